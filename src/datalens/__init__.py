@@ -1,0 +1,28 @@
+"""Synthetic images that may be published: private by proof, with a certificate anyone can check."""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["ClassGaussian", "DataLens", "DataLensError", "Records", "load"]
+
+if TYPE_CHECKING:
+    from datalens.data import Records, load
+    from datalens.errors import DataLensError
+    from datalens.synthesizers import ClassGaussian, DataLens
+
+_HOMES = {
+    "ClassGaussian": "datalens.synthesizers",
+    "DataLens": "datalens.synthesizers",
+    "DataLensError": "datalens.errors",
+    "Records": "datalens.data",
+    "load": "datalens.data",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: `datalens verify` and `--help` need not wait for PyTorch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'datalens' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

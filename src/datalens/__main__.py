@@ -1,0 +1,6 @@
+"""`python -m datalens`."""
+
+from datalens.workflows.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The classifiers that judge synthetic data."""

@@ -1,0 +1,18 @@
+"""Records and shards: what enters, and what about it is public."""
+
+from datalens.data.catalogue import Description, catalogue, describe, load
+from datalens.data.records import PublicFacts, Records, Split
+from datalens.data.shards import Shards, deal, shard_size
+
+__all__ = [
+    "Description",
+    "PublicFacts",
+    "Records",
+    "Shards",
+    "Split",
+    "catalogue",
+    "deal",
+    "describe",
+    "load",
+    "shard_size",
+]

@@ -1,0 +1,155 @@
+"""Data sets by name or by path: the one door through which records come in."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from datalens.data.folders import load_folder
+from datalens.data.npz import load_npz
+from datalens.data.official import FASHION_MNIST, MNIST, N_RECORDS, OfficialSet
+from datalens.data.records import PUBLISHED, Records, Split, declared_classes
+from datalens.errors import DataLensError
+
+_FASHION_MINI = Path(__file__).parent / "bundled" / "fashion-mini.npz"
+_DIGITS_TRAIN = 1_400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What `datalens data` says about a data set, without reading it."""
+
+    name: str
+    found: str | None
+    """Where it lies; None if it would have to be downloaded."""
+    n_records: int
+    n_test_records: int
+    shape: tuple[int, int, int]
+    class_names: tuple[str, ...]
+    public: str
+    """What is public about it, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    n_records: dict[Split, int]
+    shape: tuple[int, int, int]
+    class_names: tuple[str, ...]
+    find: Callable[[Path | None], str | None]
+    load: Callable[[Split, Path | None], Records]
+
+
+def load(
+    source: str | Path,
+    *,
+    split: Split = "train",
+    data_dir: Path | None = None,
+    image_size: int | None = None,
+    n_classes: int | None = None,
+) -> Records:
+    """Records of a data set by name, of an NPZ file, or of a folder of class folders.
+
+    A name goes before a path: a folder that is called mnist is `./mnist` or `Path("mnist")`.
+    """
+    if split not in ("train", "test"):
+        raise DataLensError(f"split must be train or test, got {split!r}.")
+    if isinstance(source, str) and source in _ENTRIES:
+        entry = _entry(source, data_dir)
+        declared_classes(n_classes, entry.class_names)
+        records = entry.load(split, data_dir)
+        return records if image_size is None else records.resized(image_size)
+    try:
+        path = Path(source).expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError):  # no permission, a name too long, an unknown ~user
+        is_folder = is_file = False
+    if is_folder:
+        return load_folder(path, split=split, n_classes=n_classes, image_size=image_size)
+    if is_file and path.suffix == ".npz":
+        return load_npz(path, split=split, n_classes=n_classes, image_size=image_size)
+    if is_file:
+        raise DataLensError(f"{path} is neither an .npz file nor a folder of class folders.")
+    raise DataLensError(
+        f"{source} is neither a data set by name ({', '.join(_ENTRIES)}) nor a file or folder "
+        "that can be found."
+    )
+
+
+def describe(name: str, data_dir: Path | None = None) -> Description:
+    """What there is to know about a data set by name. Nothing is downloaded or read."""
+    entry = _entry(name, data_dir)
+    return Description(
+        name=name,
+        found=entry.find(data_dir),
+        n_records=entry.n_records["train"],
+        n_test_records=entry.n_records["test"],
+        shape=entry.shape,
+        class_names=entry.class_names,
+        public=f"number of records, image size and class names: {PUBLISHED}",
+    )
+
+
+def catalogue(data_dir: Path | None = None) -> tuple[Description, ...]:
+    """Every data set that has a name."""
+    return tuple(describe(name, data_dir) for name in _ENTRIES)
+
+
+def _entry(name: str, data_dir: Path | None) -> _Entry:
+    if name not in _ENTRIES:
+        raise DataLensError(f"{name} is no data set by name: there are {', '.join(_ENTRIES)}.")
+    if data_dir is not None and not data_dir.is_dir():
+        raise DataLensError(f"--data-dir (data_dir=) {data_dir} is no folder: name one that is.")
+    return _ENTRIES[name]
+
+
+def _load_fashion_mini(split: Split, data_dir: Path | None) -> Records:
+    return load_npz(_FASHION_MINI, split=split, name="fashion-mini", why=PUBLISHED)
+
+
+def _load_digits(split: Split, data_dir: Path | None) -> Records:
+    from sklearn.datasets import load_digits  # takes a second to import
+
+    digits = load_digits()
+    part = slice(_DIGITS_TRAIN) if split == "train" else slice(_DIGITS_TRAIN, None)
+    return Records.from_arrays(
+        np.rint(digits.images[part] * (255 / 16)).astype(np.uint8),
+        digits.target[part],
+        class_names=MNIST.class_names,
+        name="digits",
+        why=PUBLISHED,
+    )
+
+
+def _official(official: OfficialSet) -> _Entry:
+    def find(data_dir: Path | None) -> str | None:
+        files = official.find("train", data_dir)
+        return str(files[0].parent) if files else None
+
+    return _Entry(
+        n_records=N_RECORDS,
+        shape=(1, 28, 28),
+        class_names=official.class_names,
+        find=find,
+        load=official.load,
+    )
+
+
+_ENTRIES = {
+    "fashion-mini": _Entry(
+        n_records={"train": 20_000, "test": 2_000},
+        shape=(1, 28, 28),
+        class_names=FASHION_MNIST.class_names,
+        find=lambda data_dir: "bundled with datalens",
+        load=_load_fashion_mini,
+    ),
+    "digits": _Entry(
+        n_records={"train": _DIGITS_TRAIN, "test": 397},
+        shape=(1, 8, 8),
+        class_names=MNIST.class_names,
+        find=lambda data_dir: "comes with scikit-learn",
+        load=_load_digits,
+    ),
+    "mnist": _official(MNIST),
+    "fashion-mnist": _official(FASHION_MNIST),
+}

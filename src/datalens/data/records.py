@@ -1,0 +1,171 @@
+"""The private records, and beside them what is public about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from datalens.data.arrays import as_images, as_labels
+from datalens.data.limits import CHANNELS, MAX_CLASSES, MAX_SIDE, MIN_SIDE
+from datalens.data.resizing import resize
+from datalens.errors import DataLensError
+
+Split = Literal["train", "test"]
+
+PUBLISHED = "published with the data set"
+DECLARED = "declared public by the user, who passes the data together with these facts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicFacts:
+    """What anyone may know about a data set without costing its records any privacy.
+
+    Everything else is private: pixels, labels, class sizes, which classes occur at all.
+    """
+
+    name: str
+    n_records: int
+    """Public because a neighbouring data set has one record blanked in place, not removed."""
+    shape: tuple[int, int, int]
+    """Channels, height and width of every image."""
+    class_names: tuple[str, ...]
+    why: str = DECLARED
+    """On what ground these facts are public."""
+
+    def __post_init__(self) -> None:
+        channels, height, width = self.shape
+        if self.n_records < 1:
+            raise DataLensError(f"{self.name} holds no records: at least one is needed.")
+        if channels not in CHANNELS:
+            raise DataLensError(
+                f"{self.name} has images of {channels} channels: "
+                "convert them to 1 (grey) or 3 (RGB)."
+            )
+        if not all(MIN_SIDE <= side <= MAX_SIDE for side in (height, width)):
+            raise DataLensError(
+                f"{self.name} has images of {height}x{width} pixels, but {MIN_SIDE}x{MIN_SIDE} to "
+                f"{MAX_SIDE}x{MAX_SIDE} are supported: resize them with --image-size (image_size=)."
+            )
+        _check_class_names(self.class_names)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.class_names)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Records:
+    """Labelled images that nobody may see.
+
+    Their `repr` shows the public facts only, so that a record cannot slip into a log.
+    """
+
+    images: npt.NDArray[np.uint8] = field(repr=False)
+    """(n, channels, height, width)."""
+    labels: npt.NDArray[np.int64] = field(repr=False)
+    """(n,), each in [0, n_classes)."""
+    public: PublicFacts
+
+    def __post_init__(self) -> None:
+        name, public = self.public.name, self.public
+        expected = (public.n_records, *public.shape)
+        if self.images.dtype != np.uint8 or self.images.shape != expected:
+            raise DataLensError(
+                f"images of {name} must be uint8 of shape {expected}, got {self.images.dtype} "
+                f"of shape {self.images.shape}: Records.from_arrays converts other layouts."
+            )
+        if self.labels.dtype != np.int64 or self.labels.shape != expected[:1]:
+            raise DataLensError(
+                f"labels of {name} must be int64 of shape {expected[:1]}, one per image, "
+                f"got {self.labels.dtype} of shape {self.labels.shape}."
+            )
+        stray = np.flatnonzero((self.labels < 0) | (self.labels >= public.n_classes))
+        if stray.size:
+            raise DataLensError(
+                f"labels of {name} must be 0 to {public.n_classes - 1} for {public.n_classes} "
+                f"classes, but the label at position {stray[0]} is {self.labels[stray[0]]}."
+            )
+
+    def __len__(self) -> int:
+        return self.public.n_records
+
+    @classmethod
+    def from_arrays(
+        cls,
+        images: npt.ArrayLike,
+        labels: npt.ArrayLike,
+        *,
+        n_classes: int | None = None,
+        class_names: tuple[str, ...] | None = None,
+        name: str = "records",
+        image_size: int | None = None,
+        why: str = DECLARED,
+    ) -> Records:
+        """Records from arrays as people have them: see `as_images` for what is accepted.
+
+        The classes must be declared. `labels.max() + 1` is never used in their place: it
+        would let one record decide a fact that is then published.
+        """
+        names = declared_classes(n_classes, class_names)
+        pixels = as_images(images)
+        if image_size is not None:
+            pixels = resize(pixels, image_size)
+        n_records, channels, height, width = pixels.shape
+        public = PublicFacts(
+            name=name,
+            n_records=n_records,
+            shape=(channels, height, width),
+            class_names=names,
+            why=why,
+        )
+        return cls(images=pixels, labels=as_labels(labels), public=public)
+
+    def resized(self, size: int) -> Records:
+        """The same records with square images of `size` pixels."""
+        return Records.from_arrays(
+            self.images,
+            self.labels,
+            class_names=self.public.class_names,
+            name=self.public.name,
+            image_size=size,
+            why=self.public.why,
+        )
+
+
+def declared_classes(n_classes: int | None, class_names: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The class names that were declared, by name or by number."""
+    if isinstance(n_classes, bool) or not isinstance(n_classes, int | np.integer | None):
+        raise DataLensError(f"n_classes must be a whole number, got {n_classes!r}.")
+    if class_names is not None:
+        if n_classes is not None and n_classes != len(class_names):
+            raise DataLensError(
+                f"{n_classes} classes were declared, but the data names {len(class_names)}: "
+                "leave out --classes (n_classes=) or make them agree."
+            )
+        return tuple(str(name) for name in class_names)
+    if n_classes is None:
+        raise DataLensError(
+            "the number of classes must be declared with --classes (n_classes= or class_names=), "
+            "because counting them in the labels would publish a private fact."
+        )
+    # Checked before the names are made: a typing error must not fill the memory.
+    if not 2 <= n_classes <= MAX_CLASSES:
+        raise DataLensError(f"n_classes must be 2 to {MAX_CLASSES}, got {n_classes}.")
+    return tuple(str(label) for label in range(int(n_classes)))
+
+
+def _check_class_names(names: tuple[str, ...]) -> None:
+    if not 2 <= len(names) <= MAX_CLASSES:
+        raise DataLensError(
+            f"2 to {MAX_CLASSES} classes must be declared, got {len(names)}"
+            f"{f' ({names[0]!r})' if len(names) == 1 else ''}."
+        )
+    for name in names:
+        # Unprintable also means bytes that are not UTF-8, which no report could show.
+        if not name.strip() or not name.isprintable():
+            raise DataLensError(f"class names must be printable and not empty, got {name!r}.")
+        if names.count(name) > 1:
+            raise DataLensError(f"class names must differ, but {name!r} is there twice.")

@@ -1,0 +1,1 @@
+"""Gradients to ballots to tally to release; each mechanism states its sensitivity."""

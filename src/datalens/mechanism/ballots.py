@@ -1,0 +1,94 @@
+"""Gradient to ballot: Algorithm 2 of the paper (TopkStoSignGrad) and its ablations."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from datalens.errors import DataLensError
+from datalens.mechanism.events import positive
+
+ClipMode = Literal["raw", "relative"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BallotRule:
+    """How a teacher turns a gradient into a ballot: at most `top_k` entries of -1/+1.
+
+    Guarantee: a ballot has at most `top_k` non-zero entries, each an integer of size at most
+    `levels` (1 when quantised), whatever the gradient is, NaN and infinity included. So its
+    squared norm is at most `top_k * levels**2`, and a ballot that becomes any other ballot
+    moves by at most twice the norm: `4 * top_k * levels**2` squared (Lemma 1). A teacher
+    whose record is replaced rather than blanked also just casts another ballot: same bound.
+    """
+
+    top_k: int
+    clip: float
+    """Entries are cut at this size before they are scaled to [-1, 1]."""
+    clip_mode: ClipMode = "relative"
+    """"raw": `clip` is in the gradient's own units. "relative": a share of its largest entry."""
+    levels: int = 1
+    """1: stochastic signs. More: no sign quantisation, stochastic rounding to this many levels."""
+
+    def __post_init__(self) -> None:
+        positive(top_k=self.top_k, clip=self.clip, levels=self.levels)
+        if self.clip_mode not in ("raw", "relative"):
+            raise DataLensError(f"clip_mode must be raw or relative, got {self.clip_mode!r}.")
+        if self.clip_mode == "relative" and self.clip > 1:
+            raise DataLensError(f"A relative clip is at most 1, got {self.clip!r}.")
+
+    @property
+    def squared_sensitivity(self) -> int:
+        """Largest squared move of a sum of ballots when one ballot becomes any other."""
+        return 4 * self.top_k * self.levels**2
+
+    def cast(self, gradients: Tensor, uniforms: Tensor) -> Tensor:
+        """Ballots (..., d) as int16 from gradients (..., d) and uniforms (..., top_k) in [0, 1).
+
+        In expectation a ballot is `levels` times the clipped, scaled gradient on the entries it
+        names. A zero entry abstains, which keeps that true and keeps silent teachers silent.
+        """
+        d = gradients.shape[-1]
+        if not self.top_k <= d:
+            raise DataLensError(f"top_k is {self.top_k} but an image has only {d} values.")
+        finite = gradients.nan_to_num(nan=0.0)  # infinities become the largest finite numbers
+        if self.top_k < d:
+            places = finite.abs().topk(self.top_k, dim=-1, sorted=False).indices
+            chosen = finite.gather(-1, places)
+        else:
+            places, chosen = None, finite
+        votes = self._round(self._scale(chosen), uniforms)
+        if places is None:
+            return votes
+        return torch.zeros(finite.shape, dtype=torch.int16).scatter_(-1, places.cpu(), votes)
+
+    def _scale(self, chosen: Tensor) -> Tensor:
+        """Clip and divide by the largest entry: into [-1, 1], zero for a zero gradient.
+
+        The largest entry of a gradient is among its top k, so looking there is enough.
+        """
+        largest = chosen.abs().amax(dim=-1, keepdim=True)
+        bound = (
+            largest * self.clip if self.clip_mode == "relative" else largest.clamp(max=self.clip)
+        )
+        scaled = chosen.clamp(-bound, bound) / bound
+        return torch.where(bound > 0, scaled, 0.0).nan_to_num(nan=0.0).clamp(-1.0, 1.0)
+
+    def _round(self, scaled: Tensor, uniforms: Tensor) -> Tensor:
+        uniforms = uniforms.to(scaled.device)
+        if self.levels == 1:
+            signs = torch.where(uniforms < (1 + scaled) / 2, 1, -1)
+            votes = torch.where(scaled == 0, 0, signs)
+        else:
+            votes = torch.floor(scaled * self.levels + uniforms).clamp(-self.levels, self.levels)
+        return votes.to(torch.int16).cpu()
+
+
+def room(images: Tensor) -> Tensor:
+    """A weight for gradients, the same for both signs, small where a pixel is black or white.
+
+    Entries that point out of [0, 1] would otherwise fill the ballot with moves nobody can make.
+    It depends only on the synthetic images, which are public.
+    """
+    return (images + 0.05) * (1.05 - images)

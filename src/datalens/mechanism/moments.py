@@ -1,0 +1,138 @@
+"""Sums of bounded integer records: class sums, second moments, class counts.
+
+Records stay integers from pixel to release: no float touches a private value.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens.errors import DataLensError
+from datalens.mechanism.events import GaussianRelease, positive
+from datalens.mechanism.noise import Integers, Noise
+
+CHUNK = 4096
+
+
+def flat(images: NDArray[np.uint8]) -> Integers:
+    """One row of integers for each image."""
+    return images.reshape(len(images), -1).astype(np.int64)
+
+
+def bounded(rows: Integers, bound: int) -> Integers:
+    """Rows of integers whose Euclidean norm is at most `bound`.
+
+    A longer row is scaled down and truncated towards zero, which can only shorten it; the
+    integer norm is then checked, not assumed.
+    """
+    rows = rows.copy()
+    squared = (rows * rows).sum(axis=1)
+    for index in np.flatnonzero(squared > bound * bound):
+        scale = bound / np.sqrt(float(squared[index]))
+        rows[index] = np.trunc(rows[index] * scale).astype(np.int64)
+    if rows.size and int((rows * rows).sum(axis=1).max()) > bound * bound:
+        raise ArithmeticError("a record is longer than its bound after clipping")
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSums:
+    """The sum of the records of each class.
+
+    Guarantee: a record has norm at most `bound` and enters the sum of one class. Blanked, it
+    takes at most `bound` away; replaced, it moves the sums by at most twice that.
+    """
+
+    bound: int
+    sigma: float
+    n_classes: int
+
+    @property
+    def event(self) -> GaussianRelease:
+        return _event("class-sums", self.bound**2, self.sigma)
+
+    def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
+        rows = bounded(flat(images), self.bound)
+        sums = np.zeros((self.n_classes, rows.shape[1]), dtype=np.int64)
+        np.add.at(sums, labels, rows)
+        return sums
+
+    def release(self, sums: Integers, *, noise: Noise, key: str) -> Integers:
+        return noise.add(sums, sigma=self.sigma, key=key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondMoments:
+    """The sum of q q^T over all records, as the upper triangle with its diagonal.
+
+    q is a record less the centre of its class. Centres are public: an earlier release gave
+    them. Records that lie near their centres are short, so the noise can be small.
+
+    Guarantee: q has norm at most `bound`, so the matrix q q^T has Frobenius norm at most
+    bound^2, and its upper triangle is no longer. Blanked, a record takes at most `bound**2`
+    away; replaced, at most twice that.
+    """
+
+    bound: int
+    sigma: float
+    centres: Integers
+    """(classes, d) integers between 0 and 255."""
+
+    @property
+    def event(self) -> GaussianRelease:
+        return _event("second-moments", self.bound**4, self.sigma)
+
+    def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
+        if len(images) * 255**2 >= 2**53:
+            raise DataLensError(
+                f"{len(images)} records are too many for exact second moments; use fewer."
+            )
+        d = int(np.prod(images.shape[1:]))
+        total = np.zeros((d, d))
+        for start in range(0, len(images), CHUNK):  # exact: all sums are integers below 2^53
+            part = slice(start, start + CHUNK)
+            apart = flat(images[part]) - self.centres[labels[part]]
+            rows = bounded(apart, self.bound).astype(np.float64)
+            total += rows.T @ rows
+        return total[np.triu_indices(d)].astype(np.int64)
+
+    def release(self, triangle: Integers, *, noise: Noise, key: str) -> Integers:
+        return noise.add(triangle, sigma=self.sigma, key=key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassCounts:
+    """How many records each class has.
+
+    Guarantee: blanked, a record lowers one count by one; replaced, it lowers one and raises
+    another, a squared move of two.
+    """
+
+    sigma: float
+    n_classes: int
+
+    @property
+    def event(self) -> GaussianRelease:
+        return GaussianRelease(
+            what="class-counts",
+            squared_sensitivity=1,
+            squared_sensitivity_replace=2,
+            sigma=self.sigma,
+        )
+
+    def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
+        return np.bincount(labels, minlength=self.n_classes).astype(np.int64)
+
+    def release(self, counts: Integers, *, noise: Noise, key: str) -> Integers:
+        return noise.add(counts, sigma=self.sigma, key=key)
+
+
+def _event(what: str, squared: int, sigma: float) -> GaussianRelease:
+    positive(bound=squared, sigma=sigma)
+    return GaussianRelease(
+        what=what,
+        squared_sensitivity=squared,
+        squared_sensitivity_replace=4 * squared,
+        sigma=sigma,
+    )

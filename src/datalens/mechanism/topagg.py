@@ -1,0 +1,61 @@
+"""TopAgg: Algorithm 3 of the paper. Ballots to tally to release to direction."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datalens.errors import DataLensError
+from datalens.mechanism.ballots import BallotRule
+from datalens.mechanism.events import GaussianRelease, positive
+from datalens.mechanism.noise import Integers, Noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopAgg:
+    """Count sparse sign ballots under Gaussian noise, and keep what passes the quorum.
+
+    Guarantee: a record reaches one teacher, so it changes one ballot, and the tally of one
+    image moves by at most `2 * sqrt(top_k)` ballots (Lemma 1; see BallotRule for the other
+    settings). `event` is the cost of ONE image: a step of m images makes m releases.
+    """
+
+    ballot: BallotRule
+    n_teachers: int
+    sigma: float
+    """Noise standard deviation per coordinate, in ballots."""
+    quorum: float | None
+    """Entries beyond `quorum * n_teachers` become -1/+1; None switches the threshold off."""
+
+    def __post_init__(self) -> None:
+        positive(n_teachers=self.n_teachers, sigma=self.sigma)
+        if self.quorum is not None and not 0 <= self.quorum <= 100:
+            raise DataLensError(f"quorum must be between 0 and 100, got {self.quorum!r}.")
+
+    @property
+    def event(self) -> GaussianRelease:
+        """What the release of one image costs."""
+        squared = self.ballot.squared_sensitivity
+        return GaussianRelease(
+            what="votes",
+            squared_sensitivity=squared,
+            squared_sensitivity_replace=squared,
+            sigma=self.sigma * self.ballot.levels,
+        )
+
+    def tally(self, ballots: Tensor) -> Integers:
+        """The sum over teachers (the first axis): integers, and the last private thing."""
+        return ballots.sum(dim=0).numpy().astype(np.int64)
+
+    def release(self, tally: Integers, *, noise: Noise, key: str) -> Integers:
+        """The tally under noise: the only thing that crosses to the public side."""
+        return noise.add(tally, sigma=self.event.sigma, key=key)
+
+    def direction(self, release: Integers) -> NDArray[np.float32]:
+        """What the student follows: public, because it is computed from the release alone."""
+        share = release.astype(np.float64) / (self.ballot.levels * self.n_teachers)
+        if self.quorum is None:
+            return share.astype(np.float32)
+        passed = np.abs(share) >= self.quorum
+        return np.where(passed, np.sign(share), 0.0).astype(np.float32)

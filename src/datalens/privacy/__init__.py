@@ -1,0 +1,1 @@
+"""Events to cost: accountants, calibration, ledger, certificate, verification."""

@@ -1,0 +1,105 @@
+"""The certificate: what was spent, in words and in numbers that anyone can re-check."""
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from datalens.mechanism.noise import NoiseKind
+from datalens.privacy.accountants import AccountantName, Charge, epsilon
+
+FORMAT = "datalens-certificate-1"
+NOT_PRIVATE = "NOT PRIVATE"
+
+RELATION = (
+    "Two collections are neighbours if one record is blanked in place; the number of records is"
+    " public. epsilon_replace is the certified epsilon if a record is replaced by any other."
+)
+
+SOURCES: dict[NoiseKind, str] = {
+    "exact": "exact discrete Gaussian on integers, from the operating system's randomness",
+    "float-secure": "floating-point Gaussian, from the operating system's randomness",
+    "seeded": "a seed, which anyone may know: this run is NOT PRIVATE",
+}
+
+
+def issue(
+    *,
+    run: str,
+    method: str,
+    data: dict[str, Any],
+    charges: Sequence[Charge],
+    parameters: dict[str, dict[str, Any]],
+    budget: dict[str, Any],
+    noise: NoiseKind,
+    configuration_sha256: str,
+    ledger: dict[str, Any],
+    facts: dict[str, Any],
+) -> dict[str, Any]:
+    """Build the certificate of a finished run from what the ledger says was spent.
+
+    `parameters` gives, for each kind of release, the numbers its sensitivity follows from
+    (top_k and levels, or bound), so that a reader can derive it again.
+    """
+    delta = budget["delta"]
+    private = noise != "seeded"
+    by_accountant = {name: epsilon(charges, delta, name) for name in _ACCOUNTANTS}
+    sizing = by_accountant[budget["accountant"]]
+    return {
+        "format": FORMAT,
+        "private": private,
+        "statement": _statement(private, sizing, delta, data["n_records"], noise),
+        "run": run,
+        "method": method,
+        "data": data,
+        "neighbouring": RELATION,
+        "mechanisms": [
+            {**charge.to_json(), "parameters": parameters[charge.event.what]}
+            for charge in totals(charges)
+        ],
+        "releases": sum(charge.count for charge in charges),
+        "budget": budget,
+        "delta": delta,
+        "epsilon": by_accountant,
+        "epsilon_replace": epsilon(charges, delta, "certified", "replaced"),
+        "gaussian_is": "for comparison only: no bound for discrete noise",
+        "noise": {"kind": noise, "source": SOURCES[noise]},
+        "facts": facts,
+        "versions": versions(),
+        "configuration_sha256": configuration_sha256,
+        "ledger": ledger,
+    }
+
+
+_ACCOUNTANTS: tuple[AccountantName, ...] = ("certified", "paper", "gaussian")
+
+
+def totals(charges: Sequence[Charge]) -> list[Charge]:
+    """The same charges with equal events added up, in order of first appearance."""
+    counts: dict[Any, int] = {}
+    for charge in charges:
+        counts[charge.event] = counts.get(charge.event, 0) + charge.count
+    return [Charge(event=event, count=count) for event, count in counts.items()]
+
+
+def versions() -> dict[str, str]:
+    """What computed this run."""
+    found = {"python": platform.python_version()}
+    for package in ("datalens", "torch", "numpy", "opendp", "dp-accounting"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found
+
+
+def _statement(private: bool, epsilon: float, delta: float, records: int, noise: NoiseKind) -> str:
+    if not private:
+        return (
+            f"{NOT_PRIVATE}. The noise came from a seed, so this run protects nobody; the"
+            f" figures say what it would have cost with {SOURCES['exact']}."
+        )
+    return (
+        f"What this run publishes is ({epsilon:.4g}, {delta:g})-differentially private with"
+        f" respect to each of the {records} records. Noise: {SOURCES[noise]}."
+    )

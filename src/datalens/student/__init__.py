@@ -1,0 +1,7 @@
+"""Releases to generator."""
+
+from datalens.student.gaussian import GaussianModel, class_centres, fit_gaussian
+from datalens.student.generator import Generator
+from datalens.student.student import Student
+
+__all__ = ["GaussianModel", "Generator", "Student", "class_centres", "fit_gaussian"]

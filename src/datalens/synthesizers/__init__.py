@@ -1,0 +1,9 @@
+"""The methods, one file each, behind one protocol."""
+
+from datalens.synthesizers.class_gaussian import ClassGaussian
+from datalens.synthesizers.datalens import DataLens
+from datalens.synthesizers.protocol import Synthesizer, Synthetic
+
+METHODS: dict[str, type[Synthesizer]] = {m.method: m for m in (DataLens, ClassGaussian)}
+
+__all__ = ["METHODS", "ClassGaussian", "DataLens", "Synthesizer", "Synthetic"]

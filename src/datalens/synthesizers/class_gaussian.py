@@ -1,0 +1,57 @@
+"""class-gaussian: noisy class means and one noisy covariance, sampled as Gaussians.
+
+No network and no votes: seconds of work. It is the honest floor for every other method, and
+the student's warm start in `datalens`.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens.data import PublicFacts, Records
+from datalens.ensemble.streams import stream
+from datalens.errors import DataLensError
+from datalens.student.gaussian import GaussianModel
+from datalens.synthesizers.moments import class_counts
+from datalens.synthesizers.plan import ClassGaussianPlan, Plan
+from datalens.synthesizers.protocol import Synthesizer
+from datalens.synthesizers.session import Session
+from datalens.synthesizers.settings import ClassGaussianSettings, Settings
+
+
+class ClassGaussian(Synthesizer):
+    """A Gaussian per class, from bought moments.
+
+    Guarantee: the records are touched by at most three releases (class counts, class sums,
+    second moments), each with its own stated sensitivity; see mechanism/moments.py.
+    """
+
+    method: ClassVar[str] = "class-gaussian"
+    settings_type: ClassVar[type[Settings]] = ClassGaussianSettings
+    settings: ClassGaussianSettings
+
+    def resolve(self, public: PublicFacts) -> ClassGaussianPlan:
+        return ClassGaussianPlan.resolve(self.settings, public)
+
+    def _train(self, records: Records, plan: ClassGaussianPlan, session: Session) -> None:  # type: ignore[override]
+        session.observer.progress("moments", 0, 1)
+        counts = class_counts(records, session.releases, plan.counts)
+        model = plan.moments.buy(records, session.releases, counts)
+        if model is None:
+            raise DataLensError(
+                "A crash lost a release of this run, and it has no other: its charge stays spent;"
+                " start a new run."
+            )
+        self._model = model
+        self._prior = counts / counts.sum()
+        session.observer.progress("moments", 1, 1, spent=self._spent(session))
+
+    def _draw(self, labels: NDArray[np.int64], seed: bytes) -> NDArray[np.float32]:
+        return self._model.sample(labels, stream(seed, "sample"))
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return self._model.arrays()
+
+    def _take_arrays(self, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
+        self._model = GaussianModel.from_arrays(arrays, shape=plan.public.shape)

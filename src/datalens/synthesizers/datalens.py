@@ -1,0 +1,129 @@
+"""DataLens: Algorithm 1 of the paper."""
+
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from datalens.data import PublicFacts, Records
+from datalens.ensemble import Teachers, stream
+from datalens.student import Generator, Student
+from datalens.synthesizers.checkpoint import Checkpoints
+from datalens.synthesizers.moments import class_counts
+from datalens.synthesizers.plan import DataLensPlan, Plan
+from datalens.synthesizers.protocol import Synthesizer
+from datalens.synthesizers.session import Session
+from datalens.synthesizers.settings import DataLensSettings, Settings
+from datalens.synthesizers.voting import count_votes, hire
+
+
+class DataLens(Synthesizer):
+    """Teachers vote on how each synthetic image should change; the student follows the count.
+
+    Guarantee: a record reaches one teacher (data/shards.py), so it changes one ballot on each
+    image, and every image's noisy tally is bought through the ledger (mechanism/topagg.py).
+    The student sees the releases and nothing else of the records.
+    """
+
+    method: ClassVar[str] = "datalens"
+    settings_type: ClassVar[type[Settings]] = DataLensSettings
+    settings: DataLensSettings
+
+    def resolve(self, public: PublicFacts) -> DataLensPlan:
+        return DataLensPlan.resolve(self.settings, public)
+
+    def _train(self, records: Records, plan: DataLensPlan, session: Session) -> None:  # type: ignore[override]
+        chosen, topagg, secret = plan.settings, plan.topagg, session.secret
+        counts = class_counts(records, session.releases, plan.counts)
+        self._prior = counts / counts.sum()
+        self._student = student = new_student(plan, secret)
+        teachers = hire(records, plan, secret)
+        checkpoints = Checkpoints(session.checkpoint, student=student, teachers=teachers)
+
+        first = checkpoints.resume()
+        if first == 0:
+            self._warm_start(records, counts, plan, session)
+            self._warm_up(teachers, plan, session)
+        for step in range(first, plan.steps):
+            labels = self._step_labels(plan.batch_size, stream(secret, "labels", step))
+            images = student.propose(labels, step=step)
+            teachers.train(images, labels, step=step, updates=chosen.teacher_updates)
+            tally = partial(
+                count_votes,
+                teachers,
+                images,
+                labels,
+                topagg=topagg,
+                weigh_room=chosen.weigh_room,
+                secret=secret,
+                step=step,
+            )
+            release = session.releases.obtain(f"votes/{step}", topagg, tally, count=len(labels))
+            if release is not None:  # one that a crash has lost is passed over
+                direction = torch.from_numpy(topagg.direction(release)).view_as(images)
+                student.follow(
+                    direction, step_size=chosen.step_size, updates=chosen.student_updates
+                )
+            session.observer.progress("votes", step + 1, plan.steps, spent=self._spent(session))
+            checkpoints.after(step, stopping=session.observer.stopping())
+        checkpoints.clear()
+
+    def _warm_start(
+        self, records: Records, counts: NDArray[np.float64], plan: DataLensPlan, session: Session
+    ) -> None:
+        """The student learns a class-gaussian model that is bought with a part of the budget."""
+        if plan.moments is None:
+            return
+        model = plan.moments.buy(records, session.releases, counts)
+        if model is not None:
+            tell = partial(session.observer.progress, "warm-start")
+            self._student.warm_start(model, updates=plan.settings.warm_start_updates, progress=tell)
+
+    def _warm_up(self, teachers: Teachers, plan: DataLensPlan, session: Session) -> None:
+        """Untrained teachers vote badly: let them see the student before they are asked. Free."""
+        for update in range(plan.settings.teacher_warm_up):
+            before = -1 - update  # steps before the first have numbers of their own
+            chance = stream(session.secret, "labels", before)
+            labels = self._step_labels(plan.batch_size, chance)
+            images = self._student.propose(labels, step=before)
+            teachers.train(images, labels, step=before)
+            session.observer.progress("teachers", update + 1, plan.settings.teacher_warm_up)
+
+    def _step_labels(self, count: int, chance: torch.Generator) -> torch.Tensor:
+        prior = torch.from_numpy(self._prior)
+        return torch.multinomial(prior, count, replacement=True, generator=chance)
+
+    def _draw(self, labels: NDArray[np.int64], seed: bytes) -> NDArray[np.float32]:
+        images = self._student.sample(torch.from_numpy(labels), stream(seed, "sample"))
+        return images.numpy()
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {name: weight.numpy() for name, weight in self._student.average.items()}
+
+    def _take_arrays(self, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
+        student = new_student(plan, b"loaded")  # type: ignore[arg-type]
+        if {n: a.shape for n, a in arrays.items()} != {
+            n: tuple(w.shape) for n, w in student.average.items()
+        }:
+            raise ValueError("the generator's weights do not fit its configuration")
+        student.average = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        self._student = student
+
+
+def new_student(plan: DataLensPlan, secret: bytes) -> Student:
+    """A student that has seen nothing: public from birth."""
+    chosen = plan.settings
+    generator = Generator(
+        plan.public.shape,
+        plan.public.n_classes,
+        chosen.latent,
+        stream=stream(secret, "student", "initial", 0),
+    )
+    return Student(
+        generator,
+        secret=secret,
+        learning_rate=chosen.student_learning_rate,
+        moving_average=chosen.moving_average,
+    )

@@ -1,0 +1,196 @@
+"""From settings and public facts to a frozen plan: every number fixed before the first release.
+
+Nothing here sees a record. The plan states its whole cost, which the ledger reserves.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import tomli_w
+
+from datalens.data import PublicFacts
+from datalens.errors import DataLensError
+from datalens.mechanism.ballots import BallotRule
+from datalens.mechanism.moments import ClassCounts
+from datalens.mechanism.topagg import TopAgg
+from datalens.privacy.accountants import Charge, rho_of, total_rho
+from datalens.privacy.calibration import affordable, budget_rho, sigma_for
+from datalens.synthesizers.auto import complete
+from datalens.synthesizers.moments import MomentPlan
+from datalens.synthesizers.settings import (
+    LEVELS,
+    SUMS_SHARE,
+    ClassGaussianSettings,
+    DataLensSettings,
+    Settings,
+)
+
+PRIOR_SHARE = 0.01
+"""Share of the budget that buys the class histogram, where it is bought."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A method's frozen plan: its settings with nothing left open, and what it will cost."""
+
+    method: ClassVar[str]
+
+    settings: Settings
+    public: PublicFacts
+    counts: ClassCounts | None
+    """The class histogram, where it is bought."""
+    moments: MomentPlan | None
+
+    @property
+    def charges(self) -> list[Charge]:
+        """The whole cost, as it is reserved."""
+        counts = [Charge(event=self.counts.event, count=1)] if self.counts else []
+        return counts + (self.moments.charges if self.moments else [])
+
+    @property
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        """For each kind of release, the numbers its sensitivity follows from."""
+        found: dict[str, dict[str, Any]] = {"class-counts": {}} if self.counts else {}
+        return found | (self.moments.parameters if self.moments else {})
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the certificate says beside the costs."""
+        return {"steps": 0, "teachers": None, "label_prior": self.settings.label_prior}
+
+    def to_toml(self) -> str:
+        """config.toml: what was run, readable and complete."""
+        return tomli_w.dumps(
+            {
+                "method": self.method,
+                "settings": self.settings.model_dump(exclude_none=True),
+                "data": {
+                    "name": self.public.name,
+                    "n_records": self.public.n_records,
+                    "shape": list(self.public.shape),
+                    "class_names": list(self.public.class_names),
+                },
+            }
+        )
+
+    @property
+    def sha256(self) -> str:
+        """The configuration's hash, as certificate and ledger name it."""
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassGaussianPlan(Plan):
+    """Class sums and second moments share the budget."""
+
+    method: ClassVar[str] = "class-gaussian"
+    moments: MomentPlan
+
+    @classmethod
+    def resolve(cls, settings: ClassGaussianSettings, public: PublicFacts) -> "ClassGaussianPlan":
+        rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
+        counts = _prior(settings, public, rho)
+        rho -= rho_of(counts.event) if counts else 0.0
+        moments = MomentPlan.within(
+            rho, public=public, sums_share=settings.sums_share, rank=settings.rank
+        )
+        return cls(settings=settings, public=public, counts=counts, moments=moments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataLensPlan(Plan):
+    """Prior and warm start first; votes take what is left, whole steps at a time."""
+
+    method: ClassVar[str] = "datalens"
+    settings: DataLensSettings
+    topagg: TopAgg
+    steps: int
+    batch_size: int
+
+    @property
+    def charges(self) -> list[Charge]:
+        """A step with a batch of m images makes m releases and pays for each."""
+        votes = Charge(event=self.topagg.event, count=self.steps * self.batch_size)
+        return [*super().charges, votes]
+
+    @property
+    def parameters(self) -> dict[str, dict[str, Any]]:
+        rule = self.topagg.ballot
+        return super().parameters | {"votes": {"top_k": rule.top_k, "levels": rule.levels}}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return super().facts | {"steps": self.steps, "teachers": self.topagg.n_teachers}
+
+    @classmethod
+    def resolve(cls, settings: DataLensSettings, public: PublicFacts) -> "DataLensPlan":
+        settings = complete(settings, public)
+        rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
+        counts = _prior(settings, public, rho)
+        moments = None
+        if settings.warm_start:
+            moments = MomentPlan.within(
+                rho * settings.warm_start_share,
+                public=public,
+                sums_share=SUMS_SHARE,
+                rank=settings.latent,
+            )
+        fixed = [Charge(event=counts.event, count=1)] if counts else []
+        fixed += moments.charges if moments else []
+        topagg, steps = _votes(settings, rho - total_rho(fixed))
+        return cls(
+            settings=settings.model_copy(update={"sigma": topagg.sigma, "steps": steps}),
+            public=public,
+            counts=counts,
+            moments=moments,
+            topagg=topagg,
+            steps=steps,
+            batch_size=_given(settings.batch_size),
+        )
+
+
+def _prior(settings: Settings, public: PublicFacts, rho: float) -> ClassCounts | None:
+    if settings.label_prior == "uniform":
+        return None
+    sigma = sigma_for(rho * PRIOR_SHARE, 1)
+    return ClassCounts(sigma=sigma, n_classes=public.n_classes)
+
+
+def _votes(settings: DataLensSettings, rho: float) -> tuple[TopAgg, int]:
+    """The mechanism and the number of steps: from sigma, or from the steps, or both checked."""
+    rule = BallotRule(
+        top_k=_given(settings.top_k),
+        clip=settings.clip,
+        clip_mode=settings.clip_mode,
+        levels=1 if settings.quantise else LEVELS,
+    )
+    batch = _given(settings.batch_size)
+    sigma = settings.sigma
+    if sigma is None:
+        squared = rule.squared_sensitivity / rule.levels**2
+        sigma = sigma_for(rho / (_given(settings.steps) * batch), squared)
+    topagg = TopAgg(
+        ballot=rule,
+        n_teachers=_given(settings.n_teachers),
+        sigma=sigma,
+        quorum=settings.quorum if settings.threshold else None,
+    )
+    most = affordable(rho, rho_of(topagg.event)) // batch
+    steps = settings.steps or most
+    if most < 1 or steps > most:
+        raise DataLensError(
+            f"epsilon {settings.epsilon:g} pays for {most} steps of {batch} images at sigma"
+            f" {sigma:g} and top-k {rule.top_k}; raise sigma or epsilon, or lower batch-size,"
+            " top-k or steps."
+        )
+    return topagg, steps
+
+
+N = TypeVar("N")
+
+
+def _given(value: N | None) -> N:
+    if value is None:
+        raise TypeError("a plan needs complete settings")
+    return value

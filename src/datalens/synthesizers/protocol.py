@@ -1,0 +1,242 @@
+"""What every method offers: fit, sample, certificate, save, load."""
+
+import hashlib
+import json
+import secrets
+import tomllib
+from abc import ABC, abstractmethod
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from datalens.data import PublicFacts, Records
+from datalens.errors import DataLensError
+from datalens.privacy.accountants import epsilon
+from datalens.privacy.certificate import issue
+from datalens.synthesizers.plan import Plan
+from datalens.synthesizers.session import Session, ledger_name_for, temporary_session
+from datalens.synthesizers.settings import Settings, checked
+
+PUBLISHED = ("config.toml", "ledger.json", "certificate.json", "generator.safetensors")
+SAMPLE_CHUNK = 1000
+
+
+class Synthetic(NamedTuple):
+    """Synthetic images, uint8 (count, channels, height, width), and their labels."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+
+class Synthesizer(ABC):
+    """A method that turns private records into something that may be published.
+
+    Guarantee: everything that leaves `fit` (the generator, the certificate, samples) is
+    computed from releases bought through the ledger and from public facts, and costs at most
+    `epsilon` at `delta`, unless a seed was given: then the run is marked NOT PRIVATE.
+    """
+
+    method: ClassVar[str]
+    settings_type: ClassVar[type[Settings]]
+
+    def __init__(self, **settings: Any) -> None:
+        """Keyword-only settings; see `settings_type` for their names and meaning."""
+        self.settings = checked(self.settings_type, settings)
+        self._certificate: dict[str, Any] | None = None
+        self._ledger_rows: list[dict[str, Any]] = []
+        self._prior: NDArray[np.float64] | None = None
+        self.plan: Plan | None = None
+
+    @abstractmethod
+    def resolve(self, public: PublicFacts) -> Plan:
+        """Fix every number from settings and public facts, before any record is seen."""
+
+    @abstractmethod
+    def _train(self, records: Records, plan: Plan, session: Session) -> None:
+        """Learn from the records, through `session.releases` only."""
+
+    @abstractmethod
+    def _draw(self, labels: NDArray[np.int64], seed: bytes) -> NDArray[np.float32]:
+        """Images in [0, 1] for the labels, all randomness from the seed."""
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """What the generator file holds."""
+
+    @abstractmethod
+    def _take_arrays(self, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
+        """The inverse of `_arrays`."""
+
+    def fit(
+        self,
+        records: Records | ArrayLike,
+        labels: ArrayLike | None = None,
+        *,
+        n_classes: int | None = None,
+        ledger: str | None = None,
+        seed: int | None = None,
+        session: Session | None = None,
+    ) -> Self:
+        """Spend the budget on these records.
+
+        Give `Records`, or images and labels as arrays with the public number of classes.
+        `ledger` names the data set the budget belongs to (its name by default). A `seed` makes
+        the run reproducible and NOT PRIVATE. `session` continues or records a run in a folder.
+        """
+        if not isinstance(records, Records):
+            if labels is None:
+                raise DataLensError("fit needs Records, or images and labels.")
+            records = Records.from_arrays(records, labels, n_classes=n_classes)
+        plan = self.resolve(records.public)
+        name = ledger or ledger_name_for(records.public.name)
+        with nullcontext(session) if session else temporary_session(ledger=name, seed=seed) as run:
+            if not run.ledger.rows(run.run):
+                facts = {"method": plan.method, "noise": run.noise.kind, "config": plan.sha256}
+                run.ledger.reserve(run.run, plan.charges, facts=facts)
+            self._train(records, plan, run)
+            run.ledger.settle(run.run)
+            self.plan = plan
+            self._ledger_rows = run.ledger.rows(run.run)
+            self._certificate = self._certify(plan, run)
+        return self
+
+    def sample(
+        self, count: int, labels: ArrayLike | None = None, *, seed: int | None = None
+    ) -> Synthetic:
+        """Draw images. Free: the generator is public. Without labels, they follow the prior."""
+        plan = self._fitted()
+        if count < 1:
+            raise DataLensError(f"count must be at least 1, got {count}.")
+        wanted = self._labels(count) if labels is None else np.asarray(labels)
+        if wanted.ndim != 1 or not np.issubdtype(wanted.dtype, np.integer):
+            raise DataLensError("labels must be a list of class numbers.")
+        if len(wanted) != count:
+            wanted = np.resize(wanted, count)
+        if wanted.min() < 0 or wanted.max() >= plan.public.n_classes:
+            raise DataLensError(f"labels must lie between 0 and {plan.public.n_classes - 1}.")
+        wanted = wanted.astype(np.int64)
+        root = secrets.token_bytes(16) if seed is None else str(seed).encode()
+        images = np.empty((count, *plan.public.shape), dtype=np.uint8)
+        for start in range(0, count, SAMPLE_CHUNK):
+            part = slice(start, start + SAMPLE_CHUNK)
+            key = hashlib.sha256(root + start.to_bytes(8, "big")).digest()
+            images[part] = np.rint(self._draw(wanted[part], key) * 255)
+        return Synthetic(images, wanted)
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """What was spent, ready to publish and to re-check."""
+        self._fitted()
+        return dict(self._certificate or {})
+
+    def save(self, path: str | Path) -> None:
+        """Write what may be published: configuration, ledger extract, certificate, generator."""
+        plan = self._fitted()
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.toml").write_text(plan.to_toml())
+        _write_json(folder / "ledger.json", {"rows": self._ledger_rows})
+        save_file(
+            {**self._arrays(), "prior": self._class_prior()}, folder / "generator.safetensors"
+        )
+        if not self.certificate["private"]:
+            (folder / "NOT-PRIVATE.txt").write_text(self.certificate["statement"] + "\n")
+        _write_json(folder / "certificate.json", self.certificate)  # last: its presence means done
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read back what `save` wrote. No pickle: TOML, JSON and safetensors."""
+        folder = Path(path)
+        config = read_config(folder)
+        if config.get("method") != cls.method:
+            raise DataLensError(
+                f"{folder} holds a run of {config.get('method')!r}, not {cls.method!r}."
+            )
+        try:
+            data = config["data"]
+            public = PublicFacts(
+                name=data["name"],
+                n_records=data["n_records"],
+                shape=tuple(data["shape"]),
+                class_names=tuple(data["class_names"]),
+            )
+            loaded = cls(**config["settings"])
+            plan = loaded.resolve(public)
+            arrays = load_file(folder / "generator.safetensors")
+            loaded._prior = arrays.pop("prior")
+            loaded._take_arrays(arrays, plan)
+            loaded.plan = plan
+            loaded._certificate = json.loads((folder / "certificate.json").read_text())
+            loaded._ledger_rows = json.loads((folder / "ledger.json").read_text())["rows"]
+        except DataLensError:
+            raise
+        except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+            raise DataLensError(
+                f"{folder} is not a complete run ({type(error).__name__}: {str(error)[:120]})."
+            ) from None
+        return loaded
+
+    def _certify(self, plan: Plan, session: Session) -> dict[str, Any]:
+        public, settings = plan.public, plan.settings
+        return issue(
+            run=session.run,
+            method=plan.method,
+            data={
+                "name": public.name,
+                "n_records": public.n_records,
+                "shape": list(public.shape),
+                "classes": list(public.class_names),
+            },
+            charges=session.ledger.charges(session.run),
+            parameters=plan.parameters,
+            budget={
+                "epsilon": settings.epsilon,
+                "delta": settings.delta,
+                "accountant": settings.accountant,
+            },
+            noise=session.noise.kind,
+            configuration_sha256=plan.sha256,
+            ledger={"rows": len(self._ledger_rows), "head": self._ledger_rows[-1]["hash"]},
+            facts=plan.facts,
+        )
+
+    def _spent(self, session: Session) -> float:
+        """Epsilon so far, by the accountant that sizes the run."""
+        charges = session.ledger.charges(session.run)
+        return epsilon(charges, self.settings.delta, self.settings.accountant)
+
+    def _fitted(self) -> Plan:
+        if self.plan is None:
+            raise DataLensError("This synthesizer has not been fitted; call fit or load first.")
+        return self.plan
+
+    def _class_prior(self) -> NDArray[np.float64]:
+        classes = self._fitted().public.n_classes
+        return np.full(classes, 1 / classes) if self._prior is None else self._prior
+
+    def _labels(self, count: int) -> NDArray[np.int64]:
+        """`count` labels in the prior's proportions, classes in turn."""
+        edges = np.rint(np.cumsum(self._class_prior()) * count).astype(int)
+        labels = np.searchsorted(edges, np.arange(count), side="right")
+        step = max(1, round(count / max(1, len(edges))))
+        order = np.argsort(np.arange(count) % step, kind="stable")
+        return np.minimum(labels, len(edges) - 1)[order].astype(np.int64)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.toml of a run folder."""
+    try:
+        return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataLensError(f"{folder} is no run: it has no config.toml.") from None
+    except (OSError, ValueError) as error:
+        raise DataLensError(f"{folder / 'config.toml'} cannot be read ({error}).") from None
+
+
+def _write_json(path: Path, body: dict[str, Any]) -> None:
+    path.write_text(json.dumps(body, indent=1, sort_keys=False) + "\n")

@@ -1,0 +1,127 @@
+"""What a fit needs besides the records: a ledger, noise, randomness, a place to keep things."""
+
+import hashlib
+import json
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from datalens.errors import DataLensError
+from datalens.mechanism.noise import ExactNoise, Noise, SeededNoise
+from datalens.privacy.ledger import Ledger, ledger_path
+from datalens.privacy.releases import Releases
+
+
+class Stopped(Exception):
+    """The run was asked to stop, and has stopped at a checkpoint: it can be resumed."""
+
+
+class Observer(Protocol):
+    """Watches a fit from outside. It sees only what is public."""
+
+    def progress(self, stage: str, done: int, total: int, *, spent: float | None = None) -> None:
+        """`done` of `total` in `stage`; `spent` is the epsilon so far, when it has changed."""
+
+    def stopping(self) -> bool:
+        """Whether the fit should stop at the next checkpoint."""
+
+
+class Silent:
+    """An observer that says nothing and never stops."""
+
+    def progress(self, stage: str, done: int, total: int, *, spent: float | None = None) -> None:
+        return None
+
+    def stopping(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One run on one data set.
+
+    Guarantee: `secret` comes from the operating system and never leaves `folder`, unless a
+    seed was given; then the noise comes from the seed too and the run is NOT PRIVATE.
+    """
+
+    run: str
+    secret: bytes
+    noise: Noise
+    ledger_name: str
+    ledger: Ledger
+    folder: Path
+    """Private: checkpoints, the secret, and the stored releases."""
+    observer: Observer = field(default_factory=Silent)
+
+    @property
+    def releases(self) -> Releases:
+        folder = self.folder / "releases"
+        return Releases(ledger=self.ledger, run=self.run, noise=self.noise, folder=folder)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint.safetensors"
+
+    @classmethod
+    def start(
+        cls, *, ledger: str, folder: Path, seed: int | None = None, observer: Observer | None = None
+    ) -> "Session":
+        """A new run. With a seed it is NOT PRIVATE, and kept out of the data's own ledger."""
+        run = secrets.token_hex(6)
+        secret = secrets.token_bytes(32)
+        if seed is not None:
+            secret = hashlib.sha256(f"datalens seed {seed}".encode()).digest()
+            ledger = f"{ledger}.NOT-PRIVATE"
+        Ledger(ledger_path(ledger))  # refuse a bad name or place before the folder is made
+        try:
+            folder.mkdir(parents=True)
+            folder.chmod(0o700)
+        except OSError as error:
+            raise DataLensError(f"{folder.parent} cannot be written ({error.strerror}).") from None
+        facts = {
+            "run": run,
+            "secret": secret.hex(),
+            "ledger": ledger,
+            "seeded": seed is not None,
+        }
+        (folder / "session.json").write_text(json.dumps(facts))
+        return cls.resume(folder=folder, observer=observer)
+
+    @classmethod
+    def resume(cls, *, folder: Path, observer: Observer | None = None) -> "Session":
+        """The run whose private folder this is."""
+        try:
+            facts = json.loads((folder / "session.json").read_text())
+            secret = bytes.fromhex(facts["secret"])
+            noise: Noise = SeededNoise(secret) if facts["seeded"] else ExactNoise()
+            run, ledger = str(facts["run"]), str(facts["ledger"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise DataLensError(
+                f"{folder.parent} cannot be resumed: internal/session.json is missing or damaged."
+            ) from None
+        return cls(
+            run=run,
+            secret=secret,
+            noise=noise,
+            ledger_name=ledger,
+            ledger=Ledger(ledger_path(ledger)),
+            folder=folder,
+            observer=observer or Silent(),
+        )
+
+
+def ledger_name_for(data_name: str) -> str:
+    """The ledger a data set has by default: its name, made fit for a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", data_name).strip("-._") or "records"
+
+
+@contextmanager
+def temporary_session(*, ledger: str, seed: int | None) -> Iterator[Session]:
+    """A run without a run folder: it cannot be resumed, and its charges stay."""
+    with tempfile.TemporaryDirectory(prefix="datalens-") as folder:
+        yield Session.start(ledger=ledger, folder=Path(folder) / "internal", seed=seed)

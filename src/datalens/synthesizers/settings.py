@@ -1,0 +1,100 @@
+"""What a user may choose. Frozen, keyword-only, and only what may be published.
+
+A value left at None is chosen from public facts (see plan.py).
+"""
+
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from datalens.errors import DataLensError
+
+LEVELS = 64
+"""Grid steps of an entry when signs are switched off."""
+SUMS_SHARE = 0.3
+"""Share of what is spent on moments that the class sums get; second moments get the rest."""
+
+
+class Settings(BaseModel):
+    """The budget, which every method has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+
+    epsilon: float = Field(gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    accountant: Literal["certified", "paper"] = "certified"
+    label_prior: Literal["uniform", "bought"] = "uniform"
+
+
+class ClassGaussianSettings(Settings):
+    """A Gaussian per class: noisy class sums and one noisy second-moment matrix."""
+
+    sums_share: float = Field(default=SUMS_SHARE, gt=0, lt=1)
+    """Share of the budget for the class sums; the second moments get the rest."""
+    rank: int | None = Field(default=None, gt=0)
+    """Directions kept of the covariance."""
+
+
+class DataLensSettings(Settings):
+    """Algorithms 1 to 3, and what surrounds them."""
+
+    discriminator: Literal["compact", "reference"] = "compact"
+    n_teachers: int | None = Field(default=None, gt=0)
+    teacher_updates: int = Field(default=2, ge=0)
+    """Training updates of every teacher before each vote."""
+    teacher_warm_up: int = Field(default=0, ge=0)
+    """Updates before the first vote, against the student as it starts."""
+    teacher_learning_rate: float = Field(default=2e-4, gt=0)
+    real_batch: int | None = Field(default=None, gt=0)
+    """Records of its shard that a teacher sees in one update; None is the whole shard."""
+    moments: Literal["float32", "bfloat16"] | None = None
+    """Precision of the teachers' Adam moments; None is whichever fits in memory."""
+
+    top_k: int | None = Field(default=None, gt=0)
+    keep_all: bool = False
+    """No top-k: every entry votes."""
+    quantise: bool = True
+    """Signs. Without it, entries are rounded to a grid of LEVELS steps."""
+    clip: float = Field(default=1.0, gt=0)
+    clip_mode: Literal["raw", "relative"] = "relative"
+    weigh_room: bool = True
+    """Weigh gradients by the room a pixel has in [0, 1], the same for both signs."""
+    sigma: float | None = Field(default=None, gt=0)
+    """Noise in ballots. Given: the budget decides the steps. None: the steps decide it."""
+    quorum: float | None = Field(default=None, ge=0)
+    threshold: bool = True
+
+    batch_size: int | None = Field(default=None, gt=0)
+    steps: int | None = Field(default=None, gt=0)
+    step_size: float = Field(default=0.1, gt=0)
+    student_updates: int = Field(default=1, gt=0)
+    student_learning_rate: float = Field(default=1e-3, gt=0)
+    latent: int = Field(default=64, gt=0)
+    moving_average: float = Field(default=0.9, ge=0, lt=1)
+    """How much of the averaged generator stays at each step; 0 is the last generator."""
+
+    warm_start: bool = True
+    warm_start_share: float = Field(default=0.5, gt=0, lt=1)
+    """Share of the budget that buys the class-gaussian start."""
+    warm_start_updates: int = Field(default=1500, gt=0)
+    """How long the student learns from it: free, because it comes after the release."""
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def checked(kind: type[S], values: dict[str, Any]) -> S:
+    """Settings from plain values; what is wrong with them comes as one sentence."""
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        problems = []
+        for item in error.errors():
+            name = ".".join(str(part) for part in item["loc"]) or "settings"
+            if item["type"] == "extra_forbidden":
+                problems.append(f"{name} is no setting (known: {', '.join(kind.model_fields)})")
+            elif item["type"] == "missing":
+                problems.append(f"{name} must be given")
+            else:
+                problems.append(f"{name} is {item['input']!r}: {item['msg'].lower()}")
+        raise DataLensError("; ".join(problems) + ".") from None

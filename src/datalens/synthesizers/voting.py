@@ -1,0 +1,52 @@
+"""Teachers to tally: every teacher casts a ballot on every image, and the ballots are counted."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datalens.data import Records, deal
+from datalens.ensemble import Teachers, make_discriminator, stream
+from datalens.mechanism.ballots import room
+from datalens.mechanism.noise import Integers
+from datalens.mechanism.topagg import TopAgg
+from datalens.synthesizers.plan import DataLensPlan
+
+MOMENT_TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def hire(records: Records, plan: DataLensPlan, secret: bytes) -> Teachers:
+    """One teacher a shard. A record reaches one teacher, or nobody if it is left over."""
+    chosen, public = plan.settings, plan.public
+    shards = deal(public.n_records, plan.topagg.n_teachers, seed=secret + b"shards")
+    return Teachers(
+        discriminator=make_discriminator(chosen.discriminator, public.shape, public.n_classes),
+        images=torch.from_numpy(records.images[shards.positions]),
+        labels=torch.from_numpy(records.labels[shards.positions]),
+        secret=secret,
+        learning_rate=chosen.teacher_learning_rate,
+        real_batch=min(chosen.real_batch or shards.shard_size, shards.shard_size),
+        moments=MOMENT_TYPES[chosen.moments or "float32"],
+    )
+
+
+def count_votes(
+    teachers: Teachers,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    topagg: TopAgg,
+    weigh_room: bool,
+    secret: bytes,
+    step: int,
+) -> Integers:
+    """The tally of each image (m, d): integers, and the last private thing.
+
+    Chance in a ballot comes from its teacher's own stream.
+    """
+    weight = room(images).flatten(1) if weigh_room else torch.ones(())
+    tally: Integers = np.zeros((len(images), images[0].numel()), dtype=np.int64)
+    for voters, gradients in teachers.gradients(images, labels):
+        shape = (len(images), topagg.ballot.top_k)
+        chance = [torch.rand(shape, generator=stream(secret, "ballot", v, step)) for v in voters]
+        tally += topagg.tally(topagg.ballot.cast(gradients * weight, torch.stack(chance)))
+    return tally

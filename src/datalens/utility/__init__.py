@@ -1,0 +1,1 @@
+"""Synthetic and real test data to figures."""

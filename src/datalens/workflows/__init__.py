@@ -1,0 +1,1 @@
+"""Configuration, run folders and the command line."""

@@ -1,0 +1,41 @@
+"""`datalens evaluate`: judge a run, a file or a folder of synthetic images."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from datalens.data import load
+from datalens.errors import DataLensError
+from datalens.utility.accuracy import JUDGED_IMAGES, judged_accuracy
+from datalens.workflows.fitting import Source
+from datalens.workflows.runs import load_run
+
+
+def evaluate_synthetic(synthetic: Path, source: Source, *, seeds: int = 1) -> dict[str, Any]:
+    """The judge's figures. For a run they are also kept under RUN/internal, never published."""
+    if seeds < 1:
+        raise DataLensError(f"--seeds must be at least 1, got {seeds}.")
+    test = source.records("test")
+    is_run = (synthetic / "config.toml").is_file()
+    if is_run:
+        images, labels = load_run(synthetic).sample(JUDGED_IMAGES, seed=0)
+    else:
+        found = load(str(synthetic), n_classes=test.public.n_classes)
+        images, labels = found.images, found.labels
+    with Progress(console=Console(stderr=True)) as bars:
+        task = bars.add_task("judge")
+        accuracy = judged_accuracy(
+            images,
+            labels,
+            test,
+            seeds=range(seeds),
+            progress=lambda done, total: bars.update(task, completed=done, total=total),
+        )
+    result = {"synthetic": str(synthetic), "on": source.name, **accuracy.to_json()}
+    if is_run and (synthetic / "internal").is_dir():
+        path = synthetic / "internal" / "evaluation.json"
+        path.write_text(json.dumps(result, indent=1) + "\n")
+    return result

@@ -1,0 +1,155 @@
+"""`datalens fit`: from settings to a run folder, new or resumed."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datalens.data import Records, load
+from datalens.errors import DataLensError
+from datalens.synthesizers import METHODS
+from datalens.synthesizers.protocol import Synthesizer, read_config
+from datalens.synthesizers.session import Session, ledger_name_for
+from datalens.workflows.pictures import contact_sheet, save_sheet
+from datalens.workflows.presets import load_preset
+from datalens.workflows.progress import Watcher, tidy_log
+from datalens.workflows.report import write_report
+
+SHEET_ROWS, SHEET_COLUMNS = 10, 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where the records come from."""
+
+    name: str
+    data_dir: Path | None = None
+    image_size: int | None = None
+    n_classes: int | None = None
+
+    def records(self, split: Any = "train") -> Records:
+        return load(
+            self.name,
+            split=split,
+            data_dir=self.data_dir,
+            image_size=self.image_size,
+            n_classes=self.n_classes,
+        )
+
+
+def make_synthesizer(
+    method: str, *, preset: str, data_name: str, overrides: dict[str, Any]
+) -> Synthesizer:
+    """The method with its preset's settings, overridden by what was given explicitly."""
+    if method not in METHODS:
+        raise DataLensError(f"Unknown method {method!r}; there are {', '.join(METHODS)}.")
+    values: dict[str, Any] = {}
+    if method == "datalens" or preset not in ("auto", "paper"):
+        values = load_preset(preset, data_name=data_name, epsilon=overrides["epsilon"])
+    return METHODS[method](**{**values, **overrides})
+
+
+def fit_run(
+    synthesizer: Synthesizer,
+    source: Source,
+    out: Path,
+    *,
+    ledger: str | None,
+    seed: int | None,
+    quiet: bool = False,
+) -> dict[str, Any]:
+    """A new run in a folder that does not exist yet."""
+    if out.exists():
+        raise DataLensError(f"{out} exists already; name another --out, or go on with --resume.")
+    records = source.records()
+    plan = synthesizer.resolve(records.public)  # all that can be wrong is wrong before this point
+    watcher = Watcher(epsilon=synthesizer.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
+    session = Session.start(
+        ledger=ledger or ledger_name_for(records.public.name),
+        folder=out / "internal",
+        seed=seed,
+        observer=watcher,
+    )
+    (out / "config.toml").write_text(plan.to_toml())
+    return _run(synthesizer, records, session, out, watcher)
+
+
+def resume_run(
+    source: Source, out: Path, *, epsilon: float | None, quiet: bool = False
+) -> dict[str, Any]:
+    """Go on with a run that was stopped, with the settings it was started with."""
+    config = read_config(out)
+    if (out / "certificate.json").exists():
+        raise DataLensError(f"{out} is finished; there is nothing to resume.")
+    try:
+        synthesizer = METHODS[config["method"]](**config["settings"])
+    except (KeyError, TypeError):
+        raise DataLensError(f"{out / 'config.toml'} is no configuration of a run.") from None
+    if epsilon is not None and epsilon != synthesizer.settings.epsilon:
+        raise DataLensError(
+            f"{out} was started with epsilon {synthesizer.settings.epsilon:g}, which cannot change;"
+            " resume without --epsilon."
+        )
+    records = source.records()
+    if synthesizer.resolve(records.public).to_toml() != (out / "config.toml").read_text():
+        raise DataLensError(f"{out} was started on other data than {source.name}, or edited since.")
+    watcher = Watcher(epsilon=synthesizer.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
+    session = Session.resume(folder=out / "internal", observer=watcher)
+    return _run(synthesizer, records, session, out, watcher)
+
+
+def _run(
+    synthesizer: Synthesizer, records: Records, session: Session, out: Path, watcher: Watcher
+) -> dict[str, Any]:
+    started = time.monotonic()
+    with watcher.watching():
+        synthesizer.fit(records, session=session)
+    seconds = time.monotonic() - started
+    tidy_log(out / "log.jsonl")
+    write_sheet(synthesizer, out / "samples.png")
+    synthesizer.save(out)
+    write_report(out)
+    (out / "internal" / "timings.json").write_text(json.dumps({"seconds": seconds}) + "\n")
+    return {**summary(out, synthesizer), "seconds": round(seconds, 1)}
+
+
+def summary(out: Path, synthesizer: Synthesizer) -> dict[str, Any]:
+    """What `fit --json` ends with, except the time."""
+    certificate = synthesizer.certificate
+    return {
+        "run": str(out),
+        "run_id": certificate["run"],
+        "method": certificate["method"],
+        "private": certificate["private"],
+        "epsilon": certificate["epsilon"],
+        "epsilon_replace": certificate["epsilon_replace"],
+        "delta": certificate["delta"],
+        "noise": certificate["noise"]["kind"],
+        "releases": certificate["releases"],
+        "steps": certificate["facts"]["steps"],
+        "teachers": certificate["facts"]["teachers"],
+        "left_over": _left_over(certificate),
+    }
+
+
+def write_sheet(synthesizer: Synthesizer, path: Path) -> None:
+    """A picture with one row a class, its epsilon underneath."""
+    certificate = synthesizer.certificate
+    classes = min(len(certificate["data"]["classes"]), SHEET_ROWS)
+    labels = [label for label in range(classes) for _ in range(SHEET_COLUMNS)]
+    samples = synthesizer.sample(len(labels), labels, seed=0)
+    sizing = certificate["budget"]["accountant"]
+    caption = (
+        f"{certificate['method']} on {certificate['data']['name']}:"
+        f" epsilon {certificate['epsilon'][sizing]:.3g}, delta {certificate['delta']:g}"
+    )
+    if not certificate["private"]:
+        caption = "NOT PRIVATE (seeded)  " + caption
+    save_sheet(contact_sheet(samples.images, SHEET_COLUMNS, caption=caption), path)
+
+
+def _left_over(certificate: dict[str, Any]) -> int:
+    """Records that reach no teacher, because shards are of one size."""
+    teachers = certificate["facts"]["teachers"]
+    return certificate["data"]["n_records"] % teachers if teachers else 0

@@ -1,0 +1,40 @@
+"""Contact sheets: images by class, one row each."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+GAP = 2
+
+
+def contact_sheet(
+    images: NDArray[np.uint8], columns: int, *, caption: str = "", scale: int = 2
+) -> Image.Image:
+    """Images (n, c, h, w) row by row, enlarged, with an optional caption underneath."""
+    n, channels, height, width = images.shape
+    rows = -(-n // columns)
+    sheet = np.full(
+        (channels, rows * (height + GAP) + GAP, columns * (width + GAP) + GAP), 255, np.uint8
+    )
+    for index, image in enumerate(images):
+        top = GAP + (index // columns) * (height + GAP)
+        left = GAP + (index % columns) * (width + GAP)
+        sheet[:, top : top + height, left : left + width] = image
+    pixels = sheet[0] if channels == 1 else sheet.transpose(1, 2, 0)
+    picture = Image.fromarray(pixels).convert("RGB")
+    picture = picture.resize(
+        (picture.width * scale, picture.height * scale), Image.Resampling.NEAREST
+    )
+    if not caption:
+        return picture
+    captioned = Image.new("RGB", (picture.width, picture.height + 22), "white")
+    captioned.paste(picture)
+    ImageDraw.Draw(captioned).text((6, picture.height + 4), caption, fill="black")
+    return captioned
+
+
+def save_sheet(picture: Image.Image, path: Path) -> None:
+    """PNG without a time stamp, so that equal pictures are equal files."""
+    picture.save(path, format="PNG", optimize=True)

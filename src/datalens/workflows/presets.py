@@ -1,0 +1,33 @@
+"""Presets: `auto` chooses from public facts, `paper` is the paper, a TOML file is your own."""
+
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from datalens.errors import DataLensError
+
+PAPER_SETS = ("mnist", "fashion-mnist")
+
+
+def load_preset(preset: str, *, data_name: str, epsilon: float) -> dict[str, Any]:
+    """The settings of a preset; explicit options override them later."""
+    if preset == "auto":
+        return {}
+    if preset == "paper":
+        if data_name not in PAPER_SETS:
+            raise DataLensError(
+                f"The preset paper is for {' and '.join(PAPER_SETS)}, not {data_name}; use auto, or"
+                " copy one of its files and pass it with --preset FILE.toml."
+            )
+        budget = "1" if epsilon <= 1 else "10"
+        name = f"paper-{data_name}-epsilon-{budget}.toml"
+        return tomllib.loads(files("datalens.workflows").joinpath("presets", name).read_text())
+    if not preset.endswith(".toml"):
+        raise DataLensError(f"Unknown preset {preset!r}; use auto, paper or a FILE.toml.")
+    try:
+        return tomllib.loads(Path(preset).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataLensError(f"The preset {preset} cannot be read ({error.strerror}).") from None
+    except ValueError as error:
+        raise DataLensError(f"The preset {preset} is no TOML ({error}).") from None

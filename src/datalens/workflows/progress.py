@@ -1,0 +1,76 @@
+"""Progress on the terminal, and a clean way to stop."""
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+STAGES = {
+    "warm-start": "warm start",
+    "teachers": "teachers",
+    "votes": "votes",
+    "moments": "moments",
+}
+
+
+class Watcher:
+    """An observer that draws bars on stderr, writes the public log, and hears Ctrl-C."""
+
+    def __init__(self, *, epsilon: float, log: Path, quiet: bool = False) -> None:
+        self._epsilon, self._log = epsilon, log
+        self._stopping = False
+        self._console = Console(stderr=True, quiet=quiet)
+        self._bars = Progress(
+            TextColumn("[bold]{task.description:<11}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[spent]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        self._tasks: dict[str, Any] = {}
+
+    def progress(self, stage: str, done: int, total: int, *, spent: float | None = None) -> None:
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bars.add_task(STAGES.get(stage, stage), spent="")
+        text = "" if spent is None else f"epsilon {spent:.3f} of {self._epsilon:g}"
+        self._bars.update(self._tasks[stage], completed=done, total=total, spent=text)
+        if spent is not None:
+            entry = {"stage": stage, "done": done, "total": total, "epsilon": spent}
+            with self._log.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+
+    def stopping(self) -> bool:
+        return self._stopping
+
+    @contextmanager
+    def watching(self) -> Iterator["Watcher"]:
+        """Ctrl-C once: stop after this step. Twice: at once, which is safe too."""
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            if self._stopping:
+                raise KeyboardInterrupt
+            self._stopping = True
+            self._console.print("Stopping after this step; press Ctrl-C again to stop at once.")
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            with self._bars:
+                yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def tidy_log(log: Path) -> None:
+    """A resumed run repeats steps it replays: keep one line of each."""
+    lines = {}
+    for line in log.read_text().splitlines():
+        entry = json.loads(line)
+        lines[entry["stage"], entry["done"]] = line
+    log.write_text("".join(line + "\n" for line in lines.values()))

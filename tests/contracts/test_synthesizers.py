@@ -1,0 +1,262 @@
+"""What every synthesizer keeps: budget, certificate, seeds, isolation, resumption."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens import DataLensError, Records
+from datalens.privacy.accountants import Charge, epsilon
+from datalens.privacy.verify import verify
+from datalens.synthesizers import METHODS, Synthesizer
+from datalens.synthesizers.session import Session, Silent, Stopped
+
+SMALL: dict[str, dict[str, Any]] = {
+    "datalens": {
+        "epsilon": 10.0,
+        "n_teachers": 6,
+        "steps": 4,
+        "batch_size": 5,
+        "latent": 8,
+        "teacher_warm_up": 1,
+        "warm_start_updates": 10,
+    },
+    "class-gaussian": {"epsilon": 10.0},
+}
+
+
+def records(seed: int = 0, n: int = 60) -> Records:
+    chance = np.random.default_rng(seed)
+    labels = np.arange(n) % 3
+    images = chance.integers(0, 100, (n, 1, 8, 8), dtype=np.uint8)
+    for index, label in enumerate(labels):
+        images[index, 0, 2 * label : 2 * label + 2] += 150
+    return Records.from_arrays(images, labels, n_classes=3, name="stripes")
+
+
+@pytest.fixture(params=sorted(METHODS))
+def method(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def make(method: str, **changes: Any) -> Synthesizer:
+    return METHODS[method](**{**SMALL[method], **changes})
+
+
+def test_small_covers_every_method() -> None:
+    assert set(SMALL) == set(METHODS)
+
+
+def test_fit_sample_save_load(method: str, tmp_path: Path) -> None:
+    fitted = make(method).fit(records())
+    images, labels = fitted.sample(7)
+    assert images.shape == (7, 1, 8, 8) and images.dtype == np.uint8
+    assert labels.shape == (7,) and set(labels) == {0, 1, 2}
+    fitted.save(tmp_path / "run")
+    loaded = METHODS[method].load(tmp_path / "run")
+    assert loaded.certificate == fitted.certificate
+    same = loaded.sample(40, [0, 2], seed=3)
+    assert (same.images == fitted.sample(40, [0, 2], seed=3).images).all()
+    assert set(same.labels) == {0, 2}
+    assert not verify(tmp_path / "run")
+
+
+def test_arrays_in(method: str) -> None:
+    r = records()
+    fitted = make(method).fit(r.images[:, 0].astype(np.float32) / 255, r.labels, n_classes=3)
+    assert fitted.certificate["data"]["shape"] == [1, 8, 8]
+    with pytest.raises(DataLensError, match="labels"):
+        make(method).fit(r.images)
+
+
+@pytest.mark.parametrize("accountant", ["certified", "paper"])
+@pytest.mark.parametrize("prior", ["uniform", "bought"])
+def test_the_budget_is_used_and_never_exceeded(method: str, accountant: str, prior: str) -> None:
+    certificate = make(method, accountant=accountant, label_prior=prior).fit(records()).certificate
+    spent = certificate["epsilon"][accountant]
+    assert 9.9 < spent <= 10.0
+    charges = [
+        Charge.from_json({k: v for k, v in m.items() if k != "parameters"})
+        for m in certificate["mechanisms"]
+    ]
+    assert epsilon(charges, 1e-5, accountant) == pytest.approx(spent)  # type: ignore[arg-type]
+    assert certificate["epsilon_replace"] >= certificate["epsilon"]["certified"]
+    assert certificate["private"] and certificate["noise"]["kind"] == "exact"
+
+
+def test_a_seed_reproduces_and_is_marked(method: str, tmp_path: Path) -> None:
+    first = make(method).fit(records(), seed=5)
+    again = make(method).fit(records(), seed=5)
+    other = make(method).fit(records(), seed=6)
+    for name, array in first._arrays().items():
+        assert np.array_equal(array, again._arrays()[name])
+    assert any(not np.array_equal(a, other._arrays()[n]) for n, a in first._arrays().items())
+    assert not first.certificate["private"]
+    assert "NOT PRIVATE" in first.certificate["statement"]
+    first.save(tmp_path / "run")
+    assert (tmp_path / "run" / "NOT-PRIVATE.txt").exists()
+
+
+def test_private_runs_differ_and_are_not_marked(method: str, tmp_path: Path) -> None:
+    first, again = (make(method).fit(records()) for _ in range(2))
+    assert any(not np.array_equal(a, again._arrays()[n]) for n, a in first._arrays().items())
+    first.save(tmp_path / "run")
+    assert not (tmp_path / "run" / "NOT-PRIVATE.txt").exists()
+
+
+def test_the_releases_are_all_that_leaves(method: str, tmp_path: Path) -> None:
+    """On other data with the same releases replayed, the published generator is the same."""
+    session = Session.start(ledger="a", folder=tmp_path / "a" / "internal", seed=1)
+    first = make(method).fit(records(0), session=session)
+    replay = Session.start(ledger="b", folder=tmp_path / "b" / "internal", seed=1)
+    shutil.copytree(session.folder / "releases", replay.folder / "releases")
+    second = make(method).fit(records(99), session=replay)
+    for name, array in first._arrays().items():
+        assert np.array_equal(array, second._arrays()[name]), name
+
+
+def test_without_replay_other_data_gives_another_generator(method: str) -> None:
+    """The control of the test above: the records do matter."""
+    first, second = (make(method).fit(records(s), seed=1) for s in (0, 99))
+    assert any(not np.array_equal(a, second._arrays()[n]) for n, a in first._arrays().items())
+
+
+class StopAfter(Silent):
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def stopping(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.mark.parametrize("keep_checkpoint", [True, False])
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, keep_checkpoint: bool) -> None:
+    """From the checkpoint, and from nothing but the stored releases."""
+    whole = make("datalens").fit(records(), seed=4)
+    folder = tmp_path / "run" / "internal"
+    session = Session.start(ledger="x", folder=folder, seed=4, observer=StopAfter(1))
+    with pytest.raises(Stopped):
+        make("datalens").fit(records(), session=session)
+    charged = len(session.ledger.charges(session.run))
+    assert 0 < charged < len(whole.certificate["mechanisms"]) + 4
+    assert session.checkpoint.exists()
+    if not keep_checkpoint:
+        session.checkpoint.unlink()
+    resumed = make("datalens").fit(records(), session=Session.resume(folder=folder))
+    for name, array in whole._arrays().items():
+        assert np.array_equal(array, resumed._arrays()[name]), name
+    assert resumed.certificate["epsilon"] == whole.certificate["epsilon"]
+    assert not session.checkpoint.exists()
+
+
+def test_a_lost_release_is_passed_over_and_stays_charged(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "internal"
+    session = Session.start(ledger="x", folder=folder, observer=StopAfter(1))
+    with pytest.raises(Stopped):
+        make("datalens").fit(records(), session=session)
+    (folder / "releases" / "votes-1.npy").unlink()  # as if the crash came before it was stored
+    session.checkpoint.unlink()
+    resumed = make("datalens").fit(records(), session=Session.resume(folder=folder))
+    assert resumed.certificate["releases"] == 2 + 4 * 5
+    assert not (folder / "releases" / "votes-1.npy").exists()
+
+
+def test_ablations_follow_their_own_price() -> None:
+    base = {**SMALL["datalens"], "top_k": 8, "warm_start": False}
+    prices = {}
+    for name, change in {
+        "plain": {},
+        "no-top-k": {"keep_all": True},
+        "no-quantisation": {"quantise": False},
+        "no-threshold": {"threshold": False},
+    }.items():
+        fitted = METHODS["datalens"](**{**base, **change}).fit(records())
+        (vote,) = fitted.certificate["mechanisms"]
+        prices[name] = vote["squared_sensitivity"]
+        assert 9.9 < fitted.certificate["epsilon"]["certified"] <= 10
+    assert prices == {
+        "plain": 4 * 8,
+        "no-top-k": 4 * 64,
+        "no-quantisation": 4 * 8 * 64**2,
+        "no-threshold": 4 * 8,
+    }
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 13, 9), (3, 64, 64)])
+def test_any_image_size(method: str, shape: tuple[int, int, int]) -> None:
+    chance = np.random.default_rng(0)
+    images = chance.integers(0, 256, (12, *shape), dtype=np.uint8)
+    r = Records.from_arrays(images, np.arange(12) % 2, n_classes=2)
+    changes = {"steps": 1, "n_teachers": 3} if method == "datalens" else {}
+    drawn = make(method, **changes).fit(r, seed=0).sample(4)
+    assert drawn.images.shape == (4, *shape)
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": float("nan")}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"accountant": "gaussian"}, "accountant"),
+        ({"colour": 3}, "colour is no setting"),
+        ({"label_prior": "known"}, "label_prior"),
+    ],
+)
+def test_bad_settings_are_one_sentence(method: str, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(DataLensError, match=sentence):
+        make(method, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({"n_teachers": 61}, "61 teachers"),
+        ({"sigma": 1e-3, "steps": None}, "pays for 0 steps"),
+        ({"sigma": 500.0, "steps": 10**9}, "pays for"),
+        ({"top_k": 65}, "only 64 values"),
+    ],
+)
+def test_impossible_plans_cost_nothing(
+    changes: dict[str, Any], sentence: str, own_home: Path
+) -> None:
+    with pytest.raises(DataLensError, match=sentence):
+        make("datalens", **changes).fit(records())
+    assert not own_home.exists()
+
+
+def test_verify_sees_every_edit(method: str, tmp_path: Path) -> None:
+    make(method).fit(records()).save(tmp_path / "run")
+    original = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    edits: list[dict[str, Any]] = [
+        {"epsilon": {**original["epsilon"], "certified": 1.0}},
+        {"epsilon": {**original["epsilon"], "paper": 1.0}},
+        {"epsilon": {**original["epsilon"], "gaussian": 1.0}},
+        {"epsilon_replace": 1.0},
+        {"delta": 1e-9},
+        {"releases": 1000},
+        {"run": "another"},
+        {"configuration_sha256": "0" * 64},
+        {"private": False},
+        {"mechanisms": original["mechanisms"][:-1]},
+        {"mechanisms": [{**m, "sigma": m["sigma"] * 2} for m in original["mechanisms"]]},
+        {"noise": {"kind": "seeded", "source": ""}},
+        {"budget": {**original["budget"], "epsilon": 5.0}},
+        {"ledger": {**original["ledger"], "rows": 1}},
+    ]
+    for edit in edits:
+        (tmp_path / "run" / "certificate.json").write_text(json.dumps({**original, **edit}))
+        assert verify(tmp_path / "run"), edit
+    (tmp_path / "run" / "certificate.json").write_text(json.dumps(original))
+    assert not verify(tmp_path / "run")
+    rows = json.loads((tmp_path / "run" / "ledger.json").read_text())["rows"]
+    cut = {"rows": rows[:-1]}
+    (tmp_path / "run" / "ledger.json").write_text(json.dumps(cut))
+    assert verify(tmp_path / "run")
+    rows[1]["body"]["charge"]["count"] = 0
+    (tmp_path / "run" / "ledger.json").write_text(json.dumps({"rows": rows}))
+    assert verify(tmp_path / "run")

@@ -1,0 +1,151 @@
+"""Folders of class folders of images."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from datalens.data import load
+from datalens.errors import DataLensError
+
+
+def picture(path: Path, *, mode: str = "L", size: tuple[int, int] = (8, 8), value: int = 9) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", size, value).convert(mode).save(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    picture(tmp_path / "pets" / "dog" / "1.png", value=1)
+    picture(tmp_path / "pets" / "cat" / "1.png", value=2)
+    picture(tmp_path / "pets" / "cat" / "2.png", value=3)
+    return tmp_path / "pets"
+
+
+def test_classes_are_the_sorted_folder_names(folder: Path) -> None:
+    records = load(str(folder))
+    assert records.public.class_names == ("cat", "dog")
+    assert records.public.name == "pets"
+    assert records.public.shape == (1, 8, 8)
+    assert records.labels.tolist() == [0, 0, 1]
+    assert records.images[:, 0, 0, 0].tolist() == [2, 3, 1]
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "gif", "webp", "ppm"])
+def test_common_formats(folder: Path, suffix: str) -> None:
+    picture(folder / "dog" / f"2.{suffix}", mode="RGB", size=(8, 8), value=100)
+    assert abs(int(load(str(folder)).images[-1].mean()) - 100) <= 1
+
+
+def test_one_colour_file_makes_all_colour(folder: Path) -> None:
+    picture(folder / "dog" / "2.png", mode="RGB", value=4)
+    images = load(str(folder)).images
+    assert images.shape == (4, 3, 8, 8)
+    assert images[:, :, 0, 0].tolist() == [[2] * 3, [3] * 3, [1] * 3, [4] * 3]
+
+
+@pytest.mark.parametrize("mode, channels", [("LA", 1), ("1", 1), ("RGBA", 3), ("P", 3)])
+def test_modes(tmp_path: Path, mode: str, channels: int) -> None:
+    for name in ("a", "b"):
+        picture(tmp_path / name / "1.png", mode=mode)
+    assert load(str(tmp_path)).public.shape == (channels, 8, 8)
+
+
+def test_sizes_must_agree_or_be_given(folder: Path) -> None:
+    picture(folder / "dog" / "large.png", size=(90, 70))
+    with pytest.raises(DataLensError, match=r"large\.png has 70x90 pixels.*--image-size"):
+        load(str(folder))
+    assert load(str(folder), image_size=16).public.shape == (1, 16, 16)
+
+
+def test_large_images_name_the_remedy(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        picture(tmp_path / name / "1.png", size=(100, 100))
+    with pytest.raises(DataLensError, match="--image-size"):
+        load(str(tmp_path))
+
+
+def test_hidden_files_are_skipped(folder: Path) -> None:
+    (folder / ".DS_Store").write_bytes(b"x")
+    (folder / "cat" / ".thumbnail").write_bytes(b"x")
+    (folder / ".git").mkdir()
+    assert len(load(str(folder))) == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"words", b"\x89PNG\r\n\x1a\n", b"\x89PNG\r\n\x1a\nIHDR"])
+def test_files_that_are_no_images_are_named(folder: Path, content: bytes) -> None:
+    (folder / "cat" / "notes.txt").write_bytes(content)
+    with pytest.raises(DataLensError, match=r"notes\.txt is no readable image"):
+        load(str(folder))
+
+
+def test_truncated_images_are_named(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    file = folder / "cat" / "cut.png"
+    Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(file)
+    file.write_bytes(file.read_bytes()[:-50])
+    with pytest.raises(DataLensError, match=r"cut\.png is no readable image"):
+        load(str(folder))
+
+
+def test_a_folder_among_the_images_is_named(folder: Path) -> None:
+    (folder / "cat" / "kittens").mkdir()
+    with pytest.raises(DataLensError, match="kittens"):
+        load(str(folder))
+
+
+def test_files_beside_the_class_folders_are_named(folder: Path) -> None:
+    picture(folder / "stray.png")
+    with pytest.raises(DataLensError, match=r"stray\.png lies outside"):
+        load(str(folder))
+
+
+def test_sixteen_bit_images_are_refused(folder: Path) -> None:
+    Image.fromarray(np.full((8, 8), 40_000, dtype=np.uint16)).save(folder / "cat" / "deep.png")
+    with pytest.raises(DataLensError, match=r"deep\.png has more than 8 bits"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("most", [20, 50])  # for 64 pixels PIL raises an error, or only warns
+def test_decompression_bombs_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", most)
+    with pytest.raises(DataLensError, match="too many pixels"):
+        load(str(folder))
+
+
+def test_train_and_test_folders(folder: Path) -> None:
+    with pytest.raises(DataLensError, match="no test data"):
+        load(str(folder), split="test")
+    root = folder.parent / "split"
+    root.mkdir()
+    folder.rename(root / "train")
+    picture(root / "test" / "dog" / "9.png", value=7)
+    assert len(load(str(root))) == 3
+    tested = load(str(root), split="test")
+    assert tested.labels.tolist() == [1]
+    assert tested.public.class_names == ("cat", "dog")
+    picture(root / "test" / "cow" / "1.png")
+    with pytest.raises(DataLensError, match="cow is a class that"):
+        load(str(root), split="test")
+
+
+def test_declared_classes_must_agree(folder: Path) -> None:
+    assert load(str(folder), n_classes=2).public.n_classes == 2
+    with pytest.raises(DataLensError, match="agree"):
+        load(str(folder), n_classes=3)
+
+
+def test_one_class_and_no_images_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataLensError, match="no images"):
+        load(str(tmp_path))
+    picture(tmp_path / "only" / "1.png")
+    with pytest.raises(DataLensError, match="'only'"):
+        load(str(tmp_path))
+
+
+def test_a_bad_image_size_is_refused_before_reading(folder: Path) -> None:
+    with pytest.raises(DataLensError, match="8 to 64"):
+        load(str(folder), image_size=10**6)

@@ -1,0 +1,139 @@
+"""Changing one record changes one teacher, bit for bit; what shares anything fails that check."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from datalens.ensemble import DISCRIMINATORS
+from datalens.ensemble.adam import Adam
+from datalens.ensemble.teachers import Teachers
+
+from .ensembles import CLASSES, N_TEACHERS, ensemble, everything, shards, trained
+
+VICTIM, RECORD = 3, 2
+
+
+def pixel(images: Tensor, labels: Tensor) -> None:
+    images[VICTIM, RECORD, 0, 5, 5] ^= 128
+
+
+def blank(images: Tensor, labels: Tensor) -> None:
+    images[VICTIM, RECORD] = 0
+
+
+def label(images: Tensor, labels: Tensor) -> None:
+    labels[VICTIM, RECORD] = (labels[VICTIM, RECORD] + 1) % CLASSES
+
+
+def differing(a: dict[str, Tensor], b: dict[str, Tensor]) -> set[int]:
+    """Teachers of which any bit differs."""
+    return {
+        t
+        for name in a
+        for t in range(N_TEACHERS)
+        if not torch.equal(
+            a[name][t].view(-1).view(torch.uint8), b[name][t].view(-1).view(torch.uint8)
+        )
+    }
+
+
+def touched(name: str, change: Callable[[Tensor, Tensor], None], **settings: Any) -> set[int]:
+    images, labels = shards()
+    before = everything(trained(ensemble(name, images.clone(), labels.clone(), **settings)))
+    change(images, labels)
+    return differing(before, everything(trained(ensemble(name, images, labels, **settings))))
+
+
+@pytest.mark.parametrize("change", [pixel, blank, label])
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"block_size": 6},
+        {"mismatch": True, "real_batch": 4},
+        {"mismatch": False, "moments": torch.bfloat16},
+    ],
+    ids=str,
+)
+def test_one_record_touches_one_teacher(
+    name: str, change: Callable[[Tensor, Tensor], None], settings: dict
+) -> None:
+    assert touched(name, change, **settings) == {VICTIM}
+
+
+def test_untouched_shards_touch_nobody() -> None:
+    assert touched("reference", lambda images, labels: None) == set()
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_nan_stays_in_its_teacher(name: str) -> None:
+    ill = ensemble(name)
+    for parameter in ill.parameters.values():
+        parameter[VICTIM] = torch.nan
+    trained(ill)
+    assert everything(ill)["gradients"][VICTIM].isnan().all()
+    assert differing(everything(ill), everything(trained(ensemble(name)))) == {VICTIM}
+
+
+# Negative controls: each shares something, and must be caught.
+
+
+def test_shared_batch_statistics_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def over_the_block(x: Tensor, scale: Tensor, shift: Tensor, batches: list[int]) -> Tensor:
+        parts = []
+        for part in x.split(batches, dim=-1):
+            axes = (0, *range(2, x.ndim))
+            mean, var = part.mean(axes, keepdim=True), part.var(axes, keepdim=True)
+            parts.append((part - mean) / (var + 1e-5).sqrt())
+        wide = (..., *(None,) * (x.ndim - 2))
+        return torch.cat(parts, dim=-1) * scale[wide] + shift[wide]
+
+    monkeypatch.setattr("datalens.ensemble.reference.batch_norm", over_the_block)
+    assert touched("reference", pixel) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_shared_moments_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the public code, where 80 teachers take turns with one set of moments."""
+    own_step = Adam.step
+
+    def in_one_slot(self: Adam, block: slice, gradients: dict[str, Tensor]) -> None:
+        own_step(self, block, gradients)
+        for moments in (self.first, self.second):
+            for moment in moments.values():
+                moment[block] = moment[block].mean(0, keepdim=True)
+
+    monkeypatch.setattr(Adam, "step", in_one_slot)
+    assert touched(name, pixel) == {0, 1, 2, 3}
+
+
+def test_a_shared_random_stream_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong labels drawn until they are wrong: how many draws it takes depends on the record."""
+    common = torch.Generator()
+
+    def drawn_until_wrong(
+        self: Teachers, labels: Tensor, block: slice, step: int, update: int
+    ) -> Tensor:
+        if (block.start, step, update) == (0, 0, 0):
+            common.manual_seed(1)
+        wrong = labels.clone()
+        for t, r in [(t, r) for t in range(len(labels)) for r in range(labels.shape[1])]:
+            while wrong[t, r] == labels[t, r]:
+                wrong[t, r] = torch.randint(0, CLASSES, (), generator=common)
+        return wrong
+
+    monkeypatch.setattr(Teachers, "_wrong", drawn_until_wrong)
+    assert touched("compact", label) > {VICTIM}
+
+
+def test_a_loss_scaled_over_the_block_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def centred(x: Tensor) -> Tensor:
+        return torch.log1p(x.exp()) * (1 + x.mean())
+
+    monkeypatch.setattr(F, "softplus", centred)
+    assert touched("compact", pixel) == {0, 1, 2, 3}

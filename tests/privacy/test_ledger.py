@@ -1,0 +1,189 @@
+"""The ledger refuses what would exceed, and a charge is on disk before its noise is drawn."""
+
+import json
+import multiprocessing
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datalens.errors import DataLensError
+from datalens.mechanism.moments import ClassCounts
+from datalens.mechanism.noise import ExactNoise, Integers, Noise
+from datalens.privacy.accountants import Charge
+from datalens.privacy.ledger import GENESIS, AlreadySpent, BudgetExceeded, Ledger, ledger_path
+from datalens.privacy.releases import Releases
+
+COUNTS = ClassCounts(sigma=10.0, n_classes=3)
+EVENT = COUNTS.event
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    ledger = Ledger(tmp_path / "data.sqlite")
+    ledger.reserve("run", [Charge(event=EVENT, count=5)], facts={"noise": "exact"})
+    return ledger
+
+
+def test_it_refuses_the_release_that_would_exceed(ledger: Ledger) -> None:
+    ledger.spend("run", "a", EVENT, count=3)
+    before = ledger.rows("run")
+    with pytest.raises(BudgetExceeded, match="3 more would exceed"):
+        ledger.spend("run", "b", EVENT, count=3)
+    assert ledger.rows("run") == before
+    ledger.spend("run", "b", EVENT, count=2)
+    with pytest.raises(BudgetExceeded):
+        ledger.spend("run", "c", EVENT, count=1)
+    assert sum(charge.count for charge in ledger.charges("run")) == 5
+
+
+def test_it_refuses_what_was_not_reserved(ledger: Ledger) -> None:
+    other = ClassCounts(sigma=9.0, n_classes=3).event
+    with pytest.raises(BudgetExceeded):
+        ledger.spend("run", "a", other, count=1)
+    with pytest.raises(BudgetExceeded, match="reserved nothing"):
+        ledger.spend("stranger", "a", EVENT, count=1)
+
+
+def test_the_same_charge_is_made_once(ledger: Ledger) -> None:
+    ledger.spend("run", "a", EVENT, count=1)
+    with pytest.raises(AlreadySpent):
+        ledger.spend("run", "a", EVENT, count=1)
+    with pytest.raises(AlreadySpent):
+        ledger.reserve("run", [], facts={})
+
+
+def test_a_settled_run_spends_no_more(ledger: Ledger) -> None:
+    ledger.settle("run")
+    ledger.settle("run")
+    with pytest.raises(BudgetExceeded, match="settled"):
+        ledger.spend("run", "a", EVENT, count=1)
+
+
+def test_rows_form_a_chain(ledger: Ledger) -> None:
+    ledger.spend("run", "a", EVENT, count=1)
+    rows = ledger.rows("run")
+    assert rows[0]["previous"] == GENESIS
+    assert rows[1]["previous"] == rows[0]["hash"]
+
+
+def test_names_are_checked() -> None:
+    for bad in ("", "../etc", "a/b", ".hidden", "x" * 200):
+        with pytest.raises(DataLensError, match="no name for a ledger"):
+            ledger_path(bad)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataLensError, match="DATALENS_HOME"):
+        Ledger(tmp_path / "file" / "x.sqlite")
+    (tmp_path / "no.sqlite").write_text("this is no database, it is far too long a sentence" * 50)
+    with pytest.raises(DataLensError, match=r"no\.sqlite"):
+        Ledger(tmp_path / "no.sqlite")
+
+
+def _spend_all(path: Path, who: int) -> None:
+    ledger = Ledger(path)
+    for number in range(5):
+        try:
+            ledger.spend("run", f"{who}-{number}", EVENT, count=1)
+        except BudgetExceeded:
+            return
+
+
+def test_two_processes_never_exceed_the_reservation_together(ledger: Ledger) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_spend_all, args=(ledger.path, w)) for w in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert sum(charge.count for charge in ledger.charges("run")) == 5
+
+
+class Witness:
+    """Noise that looks, at the moment it is drawn, whether its charge is already on disk."""
+
+    kind = "exact"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.charged: list[bool] = []
+
+    def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
+        with sqlite3.connect(self.path) as database:
+            keys = [row[0] for row in database.execute("SELECT key FROM entries")]
+        self.charged.append(f"spend/{key}" in keys)
+        return ExactNoise().add(values, sigma=sigma, key=key)
+
+
+def desk(ledger: Ledger, noise: Noise) -> Releases:
+    return Releases(ledger=ledger, run="run", noise=noise, folder=ledger.path.parent / "releases")
+
+
+def ones() -> Integers:
+    return np.ones(3, dtype=np.int64)
+
+
+def test_the_charge_is_durable_before_the_noise_is_drawn(ledger: Ledger) -> None:
+    witness = Witness(ledger.path)
+    desk(ledger, witness).obtain("a", COUNTS, ones)  # type: ignore[arg-type]
+    assert witness.charged == [True]
+
+
+def test_a_charge_after_the_release_would_be_seen(ledger: Ledger) -> None:
+    """The mutant: release first, spend second."""
+    witness = Witness(ledger.path)
+    COUNTS.release(ones(), noise=witness, key="a")  # type: ignore[arg-type]
+    ledger.spend("run", "a", EVENT, count=1)
+    assert witness.charged == [False]
+
+
+def test_a_stored_release_is_recalled_and_never_drawn_again(ledger: Ledger) -> None:
+    releases = desk(ledger, ExactNoise())
+    first = releases.obtain("a", COUNTS, ones)
+
+    def not_again() -> Integers:
+        raise AssertionError("the records were touched again")
+
+    assert first is not None
+    assert (releases.obtain("a", COUNTS, not_again) == first).all()
+    assert len(ledger.charges("run")) == 1
+
+
+def test_a_crash_between_charge_and_release_loses_the_release_not_the_charge(
+    ledger: Ledger,
+) -> None:
+    class Crash:
+        kind = "exact"
+
+        def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        desk(ledger, Crash()).obtain("a", COUNTS, ones)  # type: ignore[arg-type]
+    assert desk(ledger, ExactNoise()).obtain("a", COUNTS, ones) is None
+    assert len(ledger.charges("run")) == 1
+
+
+def test_nothing_is_released_when_the_budget_is_gone(ledger: Ledger) -> None:
+    witness = Witness(ledger.path)
+    releases = desk(ledger, witness)  # type: ignore[arg-type]
+    with pytest.raises(BudgetExceeded):
+        releases.obtain("big", COUNTS, ones, count=6)
+    assert witness.charged == [] and not releases.folder.exists()
+
+
+def test_a_damaged_release_is_reported(ledger: Ledger) -> None:
+    releases = desk(ledger, ExactNoise())
+    releases.obtain("a", COUNTS, ones)
+    (releases.folder / "a.npy").write_bytes(b"\x93NUMPY nonsense")
+    with pytest.raises(DataLensError, match="cannot be read"):
+        releases.obtain("a", COUNTS, ones)
+
+
+def test_the_extract_survives_json(ledger: Ledger) -> None:
+    ledger.spend("run", "a", EVENT, count=2)
+    rows = json.loads(json.dumps(ledger.rows("run")))
+    assert Charge.from_json(rows[1]["body"]["charge"]) == Charge(event=EVENT, count=2)

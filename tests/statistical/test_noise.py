@@ -1,0 +1,65 @@
+"""Noise has the distribution it is paid for. Each test must also reject wrong scales.
+
+Error rates: each accepting check passes at p > 1e-5, so it fails by chance once in 100,000
+runs; the wrong scales are rejected with p far below that at these sample sizes.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from datalens.errors import DataLensError
+from datalens.mechanism.noise import ExactNoise, Noise, SeededNoise
+
+SAMPLES = 20_000
+ACCEPT = 1e-5
+
+
+def discrete_gaussian_p(noise: np.ndarray, sigma: float) -> float:
+    """Chi-squared test against the discrete Gaussian, tails pooled."""
+    reach = int(2.5 * sigma) + 1
+    support = np.arange(-60 * int(sigma + 1), 60 * int(sigma + 1) + 1)
+    mass = np.exp(-(support**2) / (2 * sigma**2))
+    mass /= mass.sum()
+    inner = np.abs(support) <= reach
+    expected = np.append(mass[inner], [mass[support < -reach].sum(), mass[support > reach].sum()])
+    counts = [np.count_nonzero(noise == value) for value in support[inner]]
+    counts += [np.count_nonzero(noise < -reach), np.count_nonzero(noise > reach)]
+    return float(chisquare(counts, expected * len(noise)).pvalue)
+
+
+def draw(noise: Noise, sigma: float) -> np.ndarray:
+    return noise.add(np.zeros(SAMPLES, dtype=np.int64), sigma=sigma, key="test")
+
+
+@pytest.mark.parametrize("noise", [ExactNoise(), SeededNoise(b"a")], ids=lambda n: n.kind)
+@pytest.mark.parametrize("claimed, fits", [(3.0, True), (2.0, False), (1.5, False), (4.5, False)])
+def test_noise_matches_its_price(noise: Noise, claimed: float, fits: bool) -> None:
+    assert (discrete_gaussian_p(draw(noise, 3.0), claimed) > ACCEPT) is fits
+
+
+@pytest.mark.parametrize("noise", [ExactNoise(), SeededNoise(b"a")], ids=lambda n: n.kind)
+def test_large_noise_has_its_scale(noise: Noise) -> None:
+    measured = draw(noise, 5000.0).std()
+    assert measured == pytest.approx(5000.0, rel=6 / np.sqrt(2 * SAMPLES))
+    assert measured != pytest.approx(2500.0, rel=6 / np.sqrt(2 * SAMPLES))  # half the scale
+
+
+def test_exact_noise_never_repeats_and_seeded_noise_always_does() -> None:
+    exact, seeded = ExactNoise(), SeededNoise(b"a")
+    assert (draw(exact, 1000.0) != draw(exact, 1000.0)).any()
+    assert (draw(seeded, 1000.0) == draw(seeded, 1000.0)).all()
+    other_key = seeded.add(np.zeros(SAMPLES, dtype=np.int64), sigma=1000.0, key="other")
+    assert (draw(seeded, 1000.0) != other_key).any()
+
+
+@pytest.mark.parametrize("noise", [ExactNoise(), SeededNoise(b"a")], ids=lambda n: n.kind)
+def test_impossible_requests_are_refused(noise: Noise) -> None:
+    zeros = np.zeros(3, dtype=np.int64)
+    for sigma in (0.0, -1.0, float("nan"), float("inf"), 2.0**50):
+        with pytest.raises(DataLensError):
+            noise.add(zeros, sigma=sigma, key="")
+    with pytest.raises(OverflowError):
+        noise.add(np.array([2**53]), sigma=1.0, key="")
+    with pytest.raises(TypeError):
+        noise.add(np.zeros(3), sigma=1.0, key="")  # type: ignore[arg-type]

@@ -1,0 +1,129 @@
+"""Known moments come back; noise is recognised as noise."""
+
+import numpy as np
+import pytest
+import torch
+
+from datalens.errors import DataLensError
+from datalens.student import GaussianModel, class_centres, fit_gaussian
+from datalens.student.gaussian import low_rank_factor, shrunken_means
+
+GRID = (1, 6, 5)
+D, N, CLASSES = 30, 20_000, 4
+
+
+def drawn(rank: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Pixels, labels, and the means and factor they were drawn from."""
+    rng = np.random.default_rng(0)
+    means = rng.uniform(80, 170, (CLASSES, D))
+    factor = np.linalg.qr(rng.normal(size=(D, rank)))[0].T * np.array([[60.0], [40.0], [30.0]])
+    labels = rng.integers(0, CLASSES, N)
+    pixels = means[labels] + rng.normal(size=(N, rank)) @ factor
+    return np.rint(pixels).astype(np.int64), labels, means, factor
+
+
+def moments(noise: float = 0.0) -> dict[str, np.ndarray]:
+    pixels, labels, _, _ = drawn()
+    rng = np.random.default_rng(1)
+    sums = np.stack([pixels[labels == c].sum(0) for c in range(CLASSES)])
+    counts = np.bincount(labels).astype(float)
+    rest = pixels - class_centres(sums, counts)[labels]
+    second = (rest.T @ rest)[np.triu_indices(D)]
+    second = second + np.rint(rng.normal(0, noise, second.shape)).astype(np.int64)
+    return {"sums": sums, "second": second, "counts": counts}
+
+
+def test_known_moments_come_back_without_noise() -> None:
+    _, _, means, factor = drawn()
+    model = fit_gaussian(
+        **moments(), sums_sigma=0.0, second_sigma=0.0, grid=GRID, shape=GRID, rank=3
+    )
+    np.testing.assert_allclose(model.means.reshape(CLASSES, D) * 255, means, atol=2)
+    found = model.factor.reshape(3, D) * 255
+    wanted = factor.T @ factor
+    assert np.linalg.norm(found.T @ found - wanted) < 0.05 * np.linalg.norm(wanted)
+
+
+def test_samples_have_the_models_moments() -> None:
+    rng = np.random.default_rng(0)
+    factor = (0.03 * rng.normal(size=(2, *GRID))).astype(np.float32)
+    means = rng.uniform(0.4, 0.6, (2, *GRID)).astype(np.float32)
+    model = GaussianModel(means=means, factor=factor)
+    labels = np.repeat([0, 1], 20_000)
+    images = model.sample(labels, torch.Generator().manual_seed(0))
+    assert images.dtype == np.float32
+    assert images.min() >= 0 and images.max() <= 1
+    for c in range(2):
+        rows = images[labels == c].reshape(-1, D)
+        np.testing.assert_allclose(rows.mean(0), means[c].ravel(), atol=2e-3)
+        wanted = factor.reshape(2, D).T @ factor.reshape(2, D)
+        np.testing.assert_allclose(np.cov(rows.T), wanted, atol=3e-4)
+    again = model.sample(labels, torch.Generator().manual_seed(0))
+    assert np.array_equal(images, again)
+
+
+def test_rank_is_what_stands_out_of_the_noise() -> None:
+    sigma = 0.02 * 30**2 * N / D**0.5  # the edge is far below the smallest of three directions
+    noisy = moments(noise=sigma)
+    options = {"sums_sigma": 0.0, "grid": GRID, "shape": GRID}
+    assert fit_gaussian(**noisy, second_sigma=sigma, **options).rank == 3
+    assert fit_gaussian(**noisy, second_sigma=sigma, **options, rank=2).rank == 2
+    assert fit_gaussian(**noisy, second_sigma=sigma / 10, **options).rank > 3  # noise unknown
+    assert fit_gaussian(**noisy, second_sigma=sigma * 1e4, **options).rank == 0
+
+
+def test_shrinking_beats_not_shrinking() -> None:
+    rng = np.random.default_rng(0)
+    d, noise = 200, 0.1
+    basis = np.linalg.qr(rng.normal(size=(d, 4)))[0]
+    truth = (basis * [8.0, 4.0, 2.5, 2.0]) @ basis.T
+    upper = np.triu(rng.normal(0, noise, (d, d)))
+    seen = truth + upper + np.triu(upper, 1).T
+    shrunk, raw = (low_rank_factor(seen, s, rank=4) for s in (noise, 0.0))
+    errors = [np.linalg.norm(f.T @ f - truth) for f in (shrunk, raw)]
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_means_are_drawn_together_by_their_noise_alone() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(0, 1, (5, 400))
+    for noise in (0.01, 1.0, 30.0):
+        seen = truth + rng.normal(0, noise, truth.shape)
+        shrunk = shrunken_means(seen, noise=np.full(5, noise))
+        errors = [((m - truth) ** 2).mean() for m in (shrunk, seen)]
+        assert errors[0] <= errors[1] * 1.001
+    assert errors[0] < 0.5 * errors[1]
+    np.testing.assert_allclose(shrunken_means(truth, noise=np.zeros(5)), truth, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "grid, shape", [((1, 8, 8), (1, 8, 8)), ((1, 5, 4), (1, 13, 10)), ((3, 16, 16), (3, 64, 64))]
+)
+def test_a_coarse_grid_fills_the_whole_image(
+    grid: tuple[int, int, int], shape: tuple[int, int, int]
+) -> None:
+    d = int(np.prod(grid))
+    flat = fit_gaussian(
+        sums=np.full((2, d), 100 * 51),
+        second=np.zeros(d * (d + 1) // 2, dtype=np.int64),
+        counts=np.full(2, 100.0),
+        sums_sigma=0.0,
+        second_sigma=1.0,
+        grid=grid,
+        shape=shape,
+    )
+    assert flat.means.shape == (2, *shape)
+    np.testing.assert_allclose(flat.means, 0.2, rtol=1e-5)
+    assert flat.sample(np.array([0, 1, 1]), torch.Generator().manual_seed(0)).shape == (3, *shape)
+
+
+def test_arrays_round_trip_and_strangers_are_refused() -> None:
+    model = fit_gaussian(**moments(), sums_sigma=0.0, second_sigma=0.0, grid=GRID, shape=GRID)
+    again = GaussianModel.from_arrays(model.arrays(), shape=GRID)
+    assert np.array_equal(again.means, model.means)
+    with pytest.raises(DataLensError, match="no class-gaussian"):
+        GaussianModel.from_arrays(model.arrays(), shape=(1, 5, 6))
+    with pytest.raises(DataLensError, match="second moments"):
+        fit_gaussian(**moments(), sums_sigma=0.0, second_sigma=0.0, grid=(1, 6, 6), shape=(1, 6, 6))
+    with pytest.raises(DataLensError, match="latent values"):
+        model.images(torch.zeros(2, 1), torch.tensor([0, 1]))

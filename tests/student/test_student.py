@@ -1,0 +1,126 @@
+"""The student goes where it is told, stays where it is not, and resumes bit for bit."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+
+from datalens.errors import DataLensError
+from datalens.student import GaussianModel, Generator, Student
+
+SHAPE = (1, 8, 8)
+LABELS = torch.arange(12) % 3
+
+
+def fresh(**options: float) -> Student:
+    generator = Generator(SHAPE, 3, 6, stream=torch.Generator().manual_seed(0))
+    return Student(generator, secret=b"test", **options)
+
+
+def model() -> GaussianModel:
+    rng = np.random.default_rng(0)
+    means = rng.uniform(0.2, 0.8, (3, *SHAPE)).astype(np.float32)
+    factor = (0.1 * rng.normal(size=(4, *SHAPE))).astype(np.float32)
+    return GaussianModel(means=means, factor=factor)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_it_moves_in_the_asked_direction(sign: float) -> None:
+    student = fresh()
+    before = student.propose(LABELS, step=0)
+    direction = torch.zeros_like(before)
+    direction[:, :, :4] = sign
+    student.follow(direction, step_size=0.2, updates=30)
+    moved = student.propose(LABELS, step=0) - before
+    assert (sign * moved[:, :, :4]).mean() > 0.1
+    assert moved[:, :, 5:].abs().mean() < 0.05
+
+
+def test_without_direction_it_stays() -> None:
+    student = fresh()
+    before = student.propose(LABELS, step=0)
+    student.follow(torch.zeros_like(before), step_size=0.2, updates=5)
+    torch.testing.assert_close(student.propose(LABELS, step=0), before)
+
+
+def test_targets_stay_in_the_unit_interval() -> None:
+    student = fresh()
+    for step in range(60):
+        images = student.propose(LABELS, step=step)
+        student.follow(torch.ones_like(images), step_size=5.0, updates=5)
+    assert student.propose(LABELS, step=99).min() > 0.8
+
+
+def test_proposals_depend_on_the_step_alone() -> None:
+    student = fresh()
+    first, second = student.propose(LABELS, step=3), student.propose(LABELS, step=4)
+    assert torch.equal(student.propose(LABELS, step=3), first)
+    assert not torch.allclose(first, second)
+
+
+def test_warm_start_learns_the_model() -> None:
+    student, target = fresh(), model()
+    student.warm_start(target, updates=400)
+    latents = torch.randn(300, 6, generator=torch.Generator().manual_seed(1))
+    labels = torch.arange(300) % 3
+    wanted = target.images(latents, labels)
+    with torch.no_grad():
+        error = (student.generator(latents, labels) - wanted).square().mean()
+    assert error < 0.1 * wanted.var(dim=0).mean()
+    sampled = student.sample(labels, torch.Generator().manual_seed(2))
+    assert sampled.shape == (300, *SHAPE)
+    for c in range(3):
+        close = sampled[labels == c].mean(0) - torch.from_numpy(target.means[c])
+        assert close.abs().mean() < 0.05
+
+
+def test_samples_come_from_the_average() -> None:
+    fast, slow = fresh(moving_average=0.0), fresh(moving_average=0.999)
+    start = fast.sample(LABELS, torch.Generator().manual_seed(0))
+    for student in (fast, slow):
+        images = student.propose(LABELS, step=0)
+        student.follow(torch.ones_like(images), step_size=0.5, updates=20)
+    moved = [s.sample(LABELS, torch.Generator().manual_seed(0)) - start for s in (fast, slow)]
+    assert moved[0].mean() > 0.1 > 10 * moved[1].mean() > 0
+
+
+def steps(student: Student, first: int, last: int) -> None:
+    for step in range(first, last):
+        images = student.propose(LABELS, step=step)
+        student.follow((0.5 - images).sign(), step_size=0.1, updates=2)
+
+
+def test_a_resumed_student_is_the_same_bit_for_bit() -> None:
+    whole = fresh()
+    whole.warm_start(model(), updates=3)
+    steps(whole, 0, 6)
+
+    stopped = fresh()
+    stopped.warm_start(model(), updates=3)
+    steps(stopped, 0, 3)
+    stored = save({name: tensor.contiguous() for name, tensor in stopped.state().items()})
+    resumed = fresh()
+    resumed.load_state(load(stored))
+    steps(resumed, 3, 6)
+
+    states = whole.state(), resumed.state()
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert int(states[0]["updates.dense"]) == 12
+
+
+def test_misuse_is_refused() -> None:
+    student = fresh()
+    with pytest.raises(DataLensError, match="nothing proposed"):
+        student.follow(torch.zeros(12, *SHAPE), step_size=0.1)
+    images = student.propose(LABELS, step=0)
+    with pytest.raises(DataLensError, match="shape"):
+        student.follow(images[:5], step_size=0.1)
+    with pytest.raises(DataLensError, match="finite"):
+        student.follow(torch.full_like(images, float("nan")), step_size=0.1)
+    with pytest.raises(DataLensError, match="another shape"):
+        student.load_state({})
+    with pytest.raises(DataLensError, match="moving_average"):
+        fresh(moving_average=1.0)
+    with pytest.raises(DataLensError, match="learning_rate"):
+        fresh(learning_rate=float("nan"))

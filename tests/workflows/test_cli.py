@@ -1,0 +1,277 @@
+"""The command line as a user meets it: contract, bad input, stop and resume."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+
+from datalens.workflows import cli
+
+SMALL = ["--teachers", "6", "--steps", "3", "--batch-size", "4", "--set", "warm_start_updates=10"]
+
+
+class Result:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["datalens", *map(str, words)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = capsys.readouterr()
+        return Result(code, out, err)
+
+    return call
+
+
+def test_the_whole_way(run: Any, tmp_path: Path) -> None:
+    fitted = run("fit", "digits", "--epsilon", 3, "--out", "r", *SMALL, "--json")
+    assert fitted.code == 0
+    for key in ("run", "private", "epsilon", "epsilon_replace", "delta", "noise", "releases"):
+        assert key in fitted.json
+    assert fitted.json["private"] is True and fitted.json["noise"] == "exact"
+    assert set(fitted.json["epsilon"]) == {"certified", "paper", "gaussian"}
+    assert 2.9 < fitted.json["epsilon"]["certified"] <= 3
+    assert (fitted.json["steps"], fitted.json["teachers"]) == (3, 6)
+    assert fitted.json["releases"] == 2 + 3 * 4
+
+    names = {p.name for p in (tmp_path / "r").iterdir()}
+    assert names == {
+        "config.toml",
+        "ledger.json",
+        "certificate.json",
+        "generator.safetensors",
+        "samples.png",
+        "report.html",
+        "log.jsonl",
+        "internal",
+    }
+    assert run("verify", "r").code == 0
+    assert run("verify", "r/certificate.json", "--json").json == {"holds": True, "wrong": []}
+
+    assert run("sample", "r", "--count", 30, "--out", "s.npz").code == 0
+    with np.load("s.npz") as drawn:
+        assert drawn["images"].shape == (30, 1, 8, 8) and len(drawn["labels"]) == 30
+    assert run("sample", "r", "--count", 9, "--out", "s.png", "--labels", "0,1").code == 0
+    assert Image.open("s.png").size[0] > 8
+    assert run("sample", "r", "--count", 12, "--out", "folder", "--json").json["count"] == 12
+    assert len(list(Path("folder").glob("*/*.png"))) == 12
+    assert len(Path("folder/labels.csv").read_text().splitlines()) == 13
+
+    exported = run("export", "r", "--out", "public")
+    assert exported.code == 0
+    assert {p.name for p in Path("public").iterdir()} == names - {"internal"}
+    assert run("verify", "public").code == 0
+
+
+def test_judging(run: Any) -> None:
+    run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    run("sample", "r", "--count", 400, "--out", "s.npz")
+    judged = run("evaluate", "s.npz", "--on", "digits", "--seeds", 2, "--json").json
+    assert len(judged["per_seed"]) == 2 and len(judged["per_class"]) == 10
+    assert 0 <= judged["accuracy"] <= judged["accuracy_best_on_test"] <= 1
+    run("sample", "r", "--count", 400, "--out", "folder")
+    assert run("evaluate", "folder", "--on", "digits", "--json").json["synthetic_images"] == 400
+
+
+def test_evaluation_of_a_run_stays_internal(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("datalens.workflows.evaluation.JUDGED_IMAGES", 200)
+    run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    figures = run("evaluate", "r", "--on", "digits", "--json").json
+    kept = json.loads((tmp_path / "r/internal/evaluation.json").read_text())
+    assert kept["accuracy"] == figures["accuracy"]
+    run("export", "r", "--out", "public")
+    assert not list(Path("public").rglob("evaluation.json"))
+
+
+def test_own_images_by_path(run: Any, tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for i in range(20):
+            pixels = chance.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pets" / name / f"{i}.png")
+    fitted = run("fit", "pets", "--epsilon", 8, *SMALL, "--image-size", 12, "--json")
+    assert fitted.code == 0, fitted.err
+    certificate = json.loads((Path(fitted.json["run"]) / "certificate.json").read_text())
+    assert certificate["data"]["shape"] == [3, 12, 12]
+    assert certificate["data"]["classes"] == ["cat", "dog"]
+    assert str(tmp_path) not in (Path(fitted.json["run"]) / "config.toml").read_text()
+
+
+def test_seeded_runs_are_equal_and_marked(run: Any) -> None:
+    for name in ("a", "b"):
+        seeded = run(
+            "fit", "digits", "--epsilon", 3, "--out", name, *SMALL, "--seed", 7, "--not-private"
+        )
+        assert "NOT PRIVATE" in seeded.out
+    assert (
+        Path("a/generator.safetensors").read_bytes() == Path("b/generator.safetensors").read_bytes()
+    )
+    assert Path("a/NOT-PRIVATE.txt").exists()
+    assert "NOT PRIVATE" in Path("a/report.html").read_text()
+    default = run("fit", "digits", "--epsilon", 3, *SMALL, "--seed", 7, "--not-private", "--json")
+    assert "NOT-PRIVATE" in default.json["run"] and default.json["private"] is False
+
+
+BAD = {
+    "no such data": (["fit", "nowhere", "--epsilon", "1"], "nowhere"),
+    "no epsilon": (["fit", "digits"], "--epsilon"),
+    "epsilon zero": (["fit", "digits", "--epsilon", "0"], "epsilon"),
+    "epsilon nan": (["fit", "digits", "--epsilon", "nan"], "epsilon"),
+    "epsilon word": (["fit", "digits", "--epsilon", "much"], "epsilon"),
+    "unknown method": (["fit", "digits", "--epsilon", "1", "--method", "magic"], "magic"),
+    "unknown preset": (["fit", "digits", "--epsilon", "1", "--preset", "best"], "best"),
+    "paper elsewhere": (["fit", "digits", "--epsilon", "1", "--preset", "paper"], "mnist"),
+    "unknown key": (["fit", "digits", "--epsilon", "1", "--set", "colour=red"], "colour"),
+    "bad set": (["fit", "digits", "--epsilon", "1", "--set", "colour"], "NAME=VALUE"),
+    "too many teachers": (["fit", "digits", "--epsilon", "1", "--teachers", "1401"], "teachers"),
+    "seed alone": (["fit", "digits", "--epsilon", "1", "--seed", "1"], "NOT PRIVATE"),
+    "bad ledger": (["fit", "digits", "--epsilon", "1", "--ledger", "../x"], "ledger"),
+    "taken folder": (["fit", "digits", "--epsilon", "1", "--out", "taken"], "exists already"),
+    "unwritable": (["fit", "digits", "--epsilon", "1", "--out", "file/run"], "cannot be written"),
+    "resume nothing": (["fit", "digits", "--out", "gone", "--resume"], "no run"),
+    "sample nothing": (["sample", "gone", "--count", "1", "--out", "x.npz"], "no run"),
+    "verify nothing": (["verify", "gone"], "does not exist"),
+    "export nothing": (["export", "gone", "--out", "x"], "no finished run"),
+    "evaluate nothing": (["evaluate", "gone", "--on", "digits"], "gone"),
+    "truncated npz": (["fit", "cut.npz", "--epsilon", "1", "--classes", "2"], "cut.npz"),
+    "labels out of range": (["fit", "wide.npz", "--epsilon", "1", "--classes", "2"], "label"),
+    "one class": (["fit", "wide.npz", "--epsilon", "1", "--classes", "1"], "class"),
+    "nan pixels": (["fit", "nan.npz", "--epsilon", "1", "--classes", "2"], "nan"),
+    "wrong shape": (["fit", "flat.npz", "--epsilon", "1", "--classes", "2"], "flat.npz"),
+    "no classes said": (["fit", "wide.npz", "--epsilon", "1"], "classes"),
+    "unknown data": (["data", "nonsense"], "nonsense"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    case: str, run: Any, tmp_path: Path, own_home: Path
+) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "file").write_text("")
+    images = np.zeros((40, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "wide.npz", images=images, labels=np.arange(40))
+    whole = (tmp_path / "wide.npz").read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    bad = images.astype(np.float32)
+    bad[3] = np.nan
+    np.savez(tmp_path / "nan.npz", images=bad, labels=np.arange(40) % 2)
+    np.savez(tmp_path / "flat.npz", images=images.reshape(40, 64), labels=np.arange(40) % 2)
+    before = sorted(p for p in tmp_path.rglob("*") if own_home not in (p, *p.parents))
+
+    words, names = BAD[case]
+    result = run(*words)
+    assert result.code == 2, (result.out, result.err)
+    assert names.lower() in result.err.lower()
+    assert "Traceback" not in result.err and result.out == ""
+    assert sorted(p for p in tmp_path.rglob("*") if own_home not in (p, *p.parents)) == before
+    spent = [p for p in own_home.rglob("*.sqlite")] if own_home.exists() else []
+    for ledger in spent:
+        assert b"reserve" not in ledger.read_bytes()
+
+
+def test_a_preset_file(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        "n_teachers = 5\nsteps = 2\nbatch_size = 3\nwarm_start = false\n"
+    )
+    fitted = run(
+        "fit", "digits", "--epsilon", 2, "--preset", "mine.toml", "--out", "r", "--json"
+    ).json
+    assert (fitted["teachers"], fitted["releases"]) == (5, 6)
+    (tmp_path / "odd.toml").write_text("teachers_of_mine = 5\n")
+    assert run("fit", "digits", "--epsilon", 2, "--preset", "odd.toml").code == 2
+    (tmp_path / "broken.toml").write_text("n_teachers = ")
+    assert "no TOML" in run("fit", "digits", "--epsilon", 2, "--preset", "broken.toml").err
+
+
+def test_data_lists_what_there_is(run: Any) -> None:
+    found = {entry["name"]: entry for entry in run("data", "--json").json["datasets"]}
+    assert {"fashion-mini", "digits", "mnist", "fashion-mnist"} <= set(found)
+    assert found["fashion-mini"]["n_records"] == 20_000
+    assert "digits" in run("data", "digits").out
+
+
+def test_verify_exits_1_when_something_disagrees(run: Any, tmp_path: Path) -> None:
+    run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    path = tmp_path / "r" / "certificate.json"
+    path.write_text(path.read_text().replace('"certified": 9', '"certified": 1'))
+    result = run("verify", "r")
+    assert result.code == 1 and "certified" in result.out
+
+
+def _start(out: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "datalens", "fit", "digits", "--out", str(out), *words]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+LONG = ["--epsilon", "3", "--teachers", "6", "--steps", "120", "--batch-size", "4"]
+LONG += ["--no-warm-start", "--seed", "3", "--not-private"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_run_goes_on_to_the_same_generator(
+    how: signal.Signals, run: Any, tmp_path: Path
+) -> None:
+    process = _start(tmp_path / "r", *LONG)
+    stored = tmp_path / "r" / "internal" / "releases"
+    deadline = time.monotonic() + 120
+    while len(list(stored.glob("*.npy"))) < 5 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(how)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == (130 if how == signal.SIGINT else -how)
+    if how == signal.SIGINT:
+        assert "--resume" in err and "Traceback" not in err
+    done = len(list(stored.glob("*.npy")))
+    assert 5 <= done < 120, "the run was not stopped half-way"
+    assert not (tmp_path / "r" / "certificate.json").exists()
+    assert run("sample", "r", "--count", 1, "--out", "x.npz").code == 2
+
+    other = run("fit", "digits", "--out", "r", "--resume", "--epsilon", 4)
+    assert other.code == 2 and "cannot change" in other.err
+    resumed = run("fit", "digits", "--out", "r", "--resume", "--json")
+    assert resumed.code == 0, resumed.err
+    whole = run("fit", "digits", "--out", "w", *LONG, "--json")
+    a, b = (load_file(f"{name}/generator.safetensors") for name in ("r", "w"))
+    lost = 120 * 4 - sum(1 for _ in stored.glob("*.npy")) * 4
+    assert resumed.json["epsilon"] == whole.json["epsilon"]
+    if lost == 0:  # a kill between charge and release loses that release, never the charge
+        assert all(np.array_equal(a[name], b[name]) for name in a)
+    else:
+        assert how == signal.SIGKILL and lost == 4
+    assert run("verify", "r").code == 0
+    again = run("fit", "digits", "--out", "r", "--resume")
+    assert again.code == 2 and "finished" in again.err
+    lines = Path("r/log.jsonl").read_text().splitlines()
+    assert len(lines) == 120

@@ -91,6 +91,7 @@ def test_judging(run: Any) -> None:
     judged = run("evaluate", "s.npz", "--on", "digits", "--seeds", 2, "--json").json
     assert len(judged["per_seed"]) == 2 and len(judged["per_class"]) == 10
     assert 0 <= judged["accuracy"] <= judged["accuracy_best_on_test"] <= 1
+    assert run("evaluate", "s.npz", "--on", "s.npz", "--json").json["test_images"] == 400
     run("sample", "r", "--count", 400, "--out", "folder")
     assert run("evaluate", "folder", "--on", "digits", "--json").json["synthetic_images"] == 400
 
@@ -214,6 +215,12 @@ def test_data_lists_what_there_is(run: Any) -> None:
     assert {"fashion-mini", "digits", "mnist", "fashion-mnist"} <= set(found)
     assert found["fashion-mini"]["n_records"] == 20_000
     assert "digits" in run("data", "digits").out
+
+
+def test_a_delta_that_is_too_large_is_said(run: Any) -> None:
+    words = ["fit", "digits", "--epsilon", 3, "--method", "class-gaussian", "--delta"]
+    assert "not below 1/n" in run(*words, 0.01).err
+    assert "not below 1/n" not in run(*words, 1e-5).err
 
 
 def test_verify_exits_1_when_something_disagrees(run: Any, tmp_path: Path) -> None:

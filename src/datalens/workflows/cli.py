@@ -264,6 +264,9 @@ def main() -> None:
     except DataLensError as error:
         sys.stderr.write(f"datalens: {error}\n")
         sys.exit(2)
+    except OSError as error:  # a full disk, a folder that went away
+        sys.stderr.write(f"datalens: the system refused: {error}\n")
+        sys.exit(2)
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

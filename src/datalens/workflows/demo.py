@@ -28,7 +28,7 @@ def run_demo(out: Path) -> None:
     (out / MARK).touch()
 
     typer.echo("Now the judge: a small CNN learns from 50,000 synthetic images, is tested on real.")
-    test = source.records("test")
+    test = source.test_records()
     voted = judged_accuracy(*load_run(out).sample(JUDGED_IMAGES, seed=0), test)
     alone = ClassGaussian(epsilon=EPSILON).fit(source.records(), ledger=LEDGER)
     started = judged_accuracy(*alone.sample(JUDGED_IMAGES, seed=0), test)

@@ -18,7 +18,7 @@ def evaluate_synthetic(synthetic: Path, source: Source, *, seeds: int = 1) -> di
     """The judge's figures. For a run they are also kept under RUN/internal, never published."""
     if seeds < 1:
         raise DataLensError(f"--seeds must be at least 1, got {seeds}.")
-    test = source.records("test")
+    test = source.test_records()
     is_run = (synthetic / "config.toml").is_file()
     if is_run:
         images, labels = load_run(synthetic).sample(JUDGED_IMAGES, seed=0)

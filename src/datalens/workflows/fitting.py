@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datalens.data import Records, load
+from datalens.data import Records, Split, load
 from datalens.errors import DataLensError
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.protocol import Synthesizer, read_config
@@ -28,7 +28,7 @@ class Source:
     image_size: int | None = None
     n_classes: int | None = None
 
-    def records(self, split: Any = "train") -> Records:
+    def records(self, split: Split = "train") -> Records:
         return load(
             self.name,
             split=split,
@@ -36,6 +36,15 @@ class Source:
             image_size=self.image_size,
             n_classes=self.n_classes,
         )
+
+    def test_records(self) -> Records:
+        """The test split; a file or folder that has none is test data as a whole."""
+        try:
+            return self.records("test")
+        except DataLensError:
+            if not Path(self.name).exists():
+                raise
+            return self.records()
 
 
 def make_synthesizer(
@@ -65,6 +74,11 @@ def fit_run(
     records = source.records()
     plan = synthesizer.resolve(records.public)  # all that can be wrong is wrong before this point
     watcher = Watcher(epsilon=synthesizer.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
+    if synthesizer.settings.delta >= 1 / records.public.n_records:
+        watcher.say(
+            f"Careful: delta {synthesizer.settings.delta:g} is not below 1/n; such a delta allows"
+            " publishing whole records."
+        )
     session = Session.start(
         ledger=ledger or ledger_name_for(records.public.name),
         folder=out / "internal",

@@ -46,6 +46,10 @@ class Watcher:
             with self._log.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
 
+    def say(self, sentence: str) -> None:
+        """A word to the user, on stderr."""
+        self._console.print(sentence, highlight=False)
+
     def stopping(self) -> bool:
         return self._stopping
 
@@ -57,7 +61,7 @@ class Watcher:
             if self._stopping:
                 raise KeyboardInterrupt
             self._stopping = True
-            self._console.print("Stopping after this step; press Ctrl-C again to stop at once.")
+            self.say("Stopping after this step; press Ctrl-C again to stop at once.")
 
         before = signal.signal(signal.SIGINT, stop)
         try:

@@ -1,0 +1,58 @@
+"""Claims about real data. MNIST and Fashion-MNIST are looked for as `datalens data` does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from datalens import ClassGaussian, DataLensError, Records, load
+from datalens.privacy.verify import verify
+from datalens.utility.accuracy import JUDGED_IMAGES, judged_accuracy
+from datalens.workflows.demo import run_demo
+from datalens.workflows.fitting import Source, fit_run, make_synthesizer
+
+pytestmark = pytest.mark.slow
+
+
+def real(name: str) -> tuple[Records, Records]:
+    try:
+        return load(name), load(name, split="test")
+    except DataLensError as error:
+        pytest.skip(f"{name} is not at hand: {error}")
+
+
+@pytest.mark.parametrize("name, floor", [("mnist", 0.78), ("fashion-mnist", 0.70)])
+def test_class_gaussian_at_epsilon_1(name: str, floor: float) -> None:
+    train, test = real(name)
+    fitted = ClassGaussian(epsilon=1.0).fit(train)
+    assert judged_accuracy(*fitted.sample(JUDGED_IMAGES), test).accuracy > floor
+
+
+def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_demo(tmp_path / "demo")
+    printed = capsys.readouterr().out
+    assert "certified" in printed and "samples.png" in printed
+    figures = json.loads((tmp_path / "demo/internal/evaluation.json").read_text())
+    assert figures["with_votes"]["accuracy"] >= 0.70
+    assert figures["epsilon"]["certified"] <= 10
+    assert not verify(tmp_path / "demo")
+    run_demo(tmp_path / "demo")  # again, over its own traces
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+@pytest.mark.parametrize("epsilon, top_k, sigma", [(1.0, 200, 5000.0), (10.0, 350, 900.0)])
+def test_the_papers_presets_run(
+    name: str, epsilon: float, top_k: int, sigma: float, tmp_path: Path
+) -> None:
+    real(name)
+    synthesizer = make_synthesizer(
+        "datalens",
+        preset="paper",
+        data_name=name,
+        overrides={"epsilon": epsilon, "n_teachers": 20, "steps": 3},
+    )
+    result = fit_run(synthesizer, Source(name=name), tmp_path / "run", ledger=None, seed=None)
+    assert result["releases"] == 3 * 15
+    certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    (vote,) = certificate["mechanisms"]
+    assert (vote["parameters"]["top_k"], vote["sigma"]) == (top_k, sigma)

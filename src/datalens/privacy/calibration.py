@@ -1,6 +1,7 @@
 """How much a budget buys. Everything is fixed before the first release, and never over."""
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 from datalens.errors import DataLensError
@@ -10,6 +11,7 @@ from datalens.privacy.accountants import epsilon_of_rho
 SizingAccountant = Literal["certified", "paper"]
 
 
+@lru_cache(maxsize=128)
 def budget_rho(epsilon: float, delta: float, accountant: SizingAccountant = "certified") -> float:
     """The largest zero-concentrated cost whose epsilon at `delta` does not exceed `epsilon`."""
     positive(epsilon=epsilon)

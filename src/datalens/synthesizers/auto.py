@@ -8,34 +8,41 @@ from datalens.ensemble import make_discriminator
 from datalens.errors import DataLensError
 from datalens.synthesizers.settings import DataLensSettings
 
-SMALLEST_SHARD = 50
-MOST_TEACHERS = 400
+SHARD = 20
+"""Records a teacher gets. Small shards make many teachers, and noise is paid per teacher."""
+MOST_TEACHERS = 4000
+BATCH = 32
+MOST_STEPS = 60
+TOLERABLE_NOISE = 0.25
+"""Sigma as a share of the teachers that steps are added up to: beyond it votes drown."""
 LARGE_ENSEMBLE = 10 * 2**30
 """Bytes of weights and float32 moments beyond which moments are kept in bfloat16."""
 
 
-def complete(settings: DataLensSettings, public: PublicFacts) -> DataLensSettings:
-    """The settings with every open choice made. Sees no record."""
+def complete(settings: DataLensSettings, public: PublicFacts, rho: float) -> DataLensSettings:
+    """The settings with every open choice made; `rho` is what there is to spend on votes."""
     values = math.prod(public.shape)
-    n_teachers = settings.n_teachers or max(
-        2, min(MOST_TEACHERS, public.n_records // SMALLEST_SHARD)
-    )
+    n_teachers = settings.n_teachers or min(MOST_TEACHERS, max(2, public.n_records // SHARD))
     shard_size(public.n_records, n_teachers)  # refuses too many teachers while that is still free
+    top_k = values if settings.keep_all else settings.top_k or max(1, values // 16)
+    if top_k > values:
+        raise DataLensError(f"top-k is {top_k} but an image has only {values} values; use fewer.")
+    batch_size = settings.batch_size or BATCH
     chosen: dict[str, Any] = {
         "n_teachers": n_teachers,
-        "batch_size": settings.batch_size or 64,
-        "top_k": values if settings.keep_all else settings.top_k or max(1, values // 8),
+        "batch_size": batch_size,
+        "top_k": top_k,
         "moments": settings.moments or _moments(settings, public, n_teachers),
     }
-    if chosen["top_k"] > values:
-        raise DataLensError(
-            f"top-k is {settings.top_k} but an image has only {values} values; use fewer."
-        )
-    if settings.sigma is None:
-        chosen["steps"] = settings.steps or 40
-    if settings.threshold and settings.quorum is None:
-        chosen["quorum"] = 0.1
+    if settings.sigma is None and settings.steps is None:
+        releases = rho * (TOLERABLE_NOISE * n_teachers) ** 2 / (2 * top_k)
+        chosen["steps"] = max(1, min(MOST_STEPS, int(releases / batch_size)))
     return settings.model_copy(update=chosen)
+
+
+def quorum_for(sigma: float, n_teachers: int) -> float:
+    """Twice the noise: one entry in twenty passes by chance alone. At most unanimity."""
+    return round(min(1.0, 2 * sigma / n_teachers), 4)
 
 
 def _moments(settings: DataLensSettings, public: PublicFacts, n_teachers: int) -> str:

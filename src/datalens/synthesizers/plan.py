@@ -16,7 +16,7 @@ from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.topagg import TopAgg
 from datalens.privacy.accountants import Charge, rho_of, total_rho
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
-from datalens.synthesizers.auto import complete
+from datalens.synthesizers.auto import complete, quorum_for
 from datalens.synthesizers.moments import MomentPlan
 from datalens.synthesizers.settings import (
     LEVELS,
@@ -125,7 +125,6 @@ class DataLensPlan(Plan):
 
     @classmethod
     def resolve(cls, settings: DataLensSettings, public: PublicFacts) -> "DataLensPlan":
-        settings = complete(settings, public)
         rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
         counts = _prior(settings, public, rho)
         moments = None
@@ -138,9 +137,12 @@ class DataLensPlan(Plan):
             )
         fixed = [Charge(event=counts.event, count=1)] if counts else []
         fixed += moments.charges if moments else []
-        topagg, steps = _votes(settings, rho - total_rho(fixed))
+        rho -= total_rho(fixed)
+        settings = complete(settings, public, rho)
+        topagg, steps = _votes(settings, rho)
+        decided = {"sigma": topagg.sigma, "steps": steps, "quorum": topagg.quorum}
         return cls(
-            settings=settings.model_copy(update={"sigma": topagg.sigma, "steps": steps}),
+            settings=settings.model_copy(update=decided),
             public=public,
             counts=counts,
             moments=moments,
@@ -174,7 +176,7 @@ def _votes(settings: DataLensSettings, rho: float) -> tuple[TopAgg, int]:
         ballot=rule,
         n_teachers=_given(settings.n_teachers),
         sigma=sigma,
-        quorum=settings.quorum if settings.threshold else None,
+        quorum=_quorum(settings, sigma),
     )
     most = affordable(rho, rho_of(topagg.event)) // batch
     steps = settings.steps or most
@@ -185,6 +187,14 @@ def _votes(settings: DataLensSettings, rho: float) -> tuple[TopAgg, int]:
             " top-k or steps."
         )
     return topagg, steps
+
+
+def _quorum(settings: DataLensSettings, sigma: float) -> float | None:
+    if not settings.threshold:
+        return None
+    if settings.quorum is not None:
+        return settings.quorum
+    return quorum_for(sigma, _given(settings.n_teachers))
 
 
 N = TypeVar("N")

@@ -11,7 +11,7 @@ from datalens.errors import DataLensError
 
 LEVELS = 64
 """Grid steps of an entry when signs are switched off."""
-SUMS_SHARE = 0.3
+SUMS_SHARE = 0.15
 """Share of what is spent on moments that the class sums get; second moments get the rest."""
 
 
@@ -40,11 +40,11 @@ class DataLensSettings(Settings):
 
     discriminator: Literal["compact", "reference"] = "compact"
     n_teachers: int | None = Field(default=None, gt=0)
-    teacher_updates: int = Field(default=2, ge=0)
+    teacher_updates: int = Field(default=1, ge=0)
     """Training updates of every teacher before each vote."""
-    teacher_warm_up: int = Field(default=0, ge=0)
+    teacher_warm_up: int = Field(default=30, ge=0)
     """Updates before the first vote, against the student as it starts."""
-    teacher_learning_rate: float = Field(default=2e-4, gt=0)
+    teacher_learning_rate: float = Field(default=1e-3, gt=0)
     real_batch: int | None = Field(default=None, gt=0)
     """Records of its shard that a teacher sees in one update; None is the whole shard."""
     moments: Literal["float32", "bfloat16"] | None = None
@@ -66,8 +66,8 @@ class DataLensSettings(Settings):
 
     batch_size: int | None = Field(default=None, gt=0)
     steps: int | None = Field(default=None, gt=0)
-    step_size: float = Field(default=0.1, gt=0)
-    student_updates: int = Field(default=1, gt=0)
+    step_size: float = Field(default=0.05, gt=0)
+    student_updates: int = Field(default=5, gt=0)
     student_learning_rate: float = Field(default=1e-3, gt=0)
     latent: int = Field(default=64, gt=0)
     moving_average: float = Field(default=0.9, ge=0, lt=1)

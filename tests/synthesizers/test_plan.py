@@ -1,0 +1,103 @@
+"""Plans: every number fixed from public facts, the budget used up and never exceeded."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datalens.data import PublicFacts
+from datalens.errors import DataLensError
+from datalens.privacy.accountants import epsilon
+from datalens.synthesizers.plan import ClassGaussianPlan, DataLensPlan
+from datalens.synthesizers.settings import ClassGaussianSettings, DataLensSettings
+from datalens.workflows.presets import PAPER_SETS, load_preset
+
+
+def facts(n: int = 60_000, shape: tuple[int, int, int] = (1, 28, 28)) -> PublicFacts:
+    return PublicFacts(name="x", n_records=n, shape=shape, class_names=tuple("0123456789"))
+
+
+def paper(name: str, budget: float, **changes: object) -> DataLensPlan:
+    values = load_preset("paper", data_name=name, epsilon=budget)
+    return DataLensPlan.resolve(
+        DataLensSettings(**{**values, "epsilon": budget, **changes}),  # type: ignore[arg-type]
+        facts(),
+    )
+
+
+@pytest.mark.parametrize("name", PAPER_SETS)
+def test_the_papers_parameters_at_epsilon_1(name: str) -> None:
+    plan = paper(name, 1.0)
+    rule = plan.topagg.ballot
+    assert (plan.topagg.n_teachers, rule.top_k, plan.topagg.sigma) == (4000, 200, 5000)
+    assert (rule.clip, rule.clip_mode, plan.settings.latent) == (1e-5, "raw", 50)
+    assert plan.moments is None and plan.settings.discriminator == "reference"
+    assert (plan.steps, plan.batch_size) == (127, 15)  # 1,909 releases pay for 127 steps of 15
+    by_paper = paper(name, 1.0, accountant="paper")
+    assert by_paper.steps == 86
+    assert round(epsilon(by_paper.charges, 1e-5, "paper"), 3) == 0.996
+    assert round(epsilon(by_paper.charges, 1e-5), 3) == 0.808
+
+
+@pytest.mark.parametrize("name, latent", [("mnist", 50), ("fashion-mnist", 64)])
+def test_the_papers_parameters_at_epsilon_10(name: str, latent: int) -> None:
+    plan = paper(name, 10.0)
+    assert (plan.topagg.ballot.top_k, plan.topagg.sigma) == (350, 900)
+    assert plan.settings.latent == latent
+
+
+def test_many_large_teachers_keep_their_moments_in_half_the_memory() -> None:
+    assert paper("mnist", 1.0).settings.moments == "bfloat16"
+    assert paper("mnist", 1.0, n_teachers=400).settings.moments == "float32"
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    eps=st.floats(0.1, 20),
+    n=st.integers(200, 100_000),
+    shape=st.sampled_from([(1, 8, 8), (1, 28, 28), (3, 64, 64)]),
+    accountant=st.sampled_from(["certified", "paper"]),
+    prior=st.sampled_from(["uniform", "bought"]),
+    warm=st.booleans(),
+)
+def test_auto_uses_the_budget_and_never_exceeds_it(
+    eps: float,
+    n: int,
+    shape: tuple[int, int, int],
+    accountant: str,
+    prior: str,
+    warm: bool,
+) -> None:
+    common = {"epsilon": eps, "accountant": accountant, "label_prior": prior}
+    for plan in (
+        DataLensPlan.resolve(DataLensSettings(**common, warm_start=warm), facts(n, shape)),  # type: ignore[arg-type]
+        ClassGaussianPlan.resolve(ClassGaussianSettings(**common), facts(n, shape)),  # type: ignore[arg-type]
+    ):
+        spent = epsilon(plan.charges, 1e-5, accountant)  # type: ignore[arg-type]
+        assert 0.99 * eps < spent <= eps
+        again = type(plan).resolve(plan.settings, facts(n, shape))  # type: ignore[arg-type]
+        assert again.to_toml() == plan.to_toml()  # a plan read back is the same plan
+
+
+def test_a_step_pays_for_every_image() -> None:
+    plan = DataLensPlan.resolve(
+        DataLensSettings(epsilon=5.0, steps=7, batch_size=11, warm_start=False), facts()
+    )
+    (votes,) = plan.charges
+    assert votes.count == 7 * 11
+    mutant = votes.count // 11  # one charge a step instead of one an image
+    claimed = epsilon([type(votes)(event=votes.event, count=mutant)], 1e-5)
+    assert claimed < 0.6 * epsilon(plan.charges, 1e-5)
+
+
+def test_given_sigma_fixes_the_steps_and_the_reverse() -> None:
+    by_sigma = DataLensPlan.resolve(DataLensSettings(epsilon=5.0, sigma=900.0), facts())
+    assert by_sigma.topagg.sigma == 900.0
+    by_steps = DataLensPlan.resolve(DataLensSettings(epsilon=5.0, steps=9), facts())
+    assert by_steps.steps == 9
+    with pytest.raises(DataLensError, match="pays for"):
+        DataLensPlan.resolve(DataLensSettings(epsilon=5.0, sigma=5.0), facts())
+
+
+def test_unknown_presets_are_named() -> None:
+    with pytest.raises(DataLensError, match="Unknown preset"):
+        load_preset("best", data_name="mnist", epsilon=1.0)

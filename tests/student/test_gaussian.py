@@ -6,7 +6,7 @@ import torch
 
 from datalens.errors import DataLensError
 from datalens.student import GaussianModel, class_centres, fit_gaussian
-from datalens.student.gaussian import low_rank_factor, shrunken_means
+from datalens.student.gaussian import low_rank_factor, remaining_variance, shrunken_means
 
 GRID = (1, 6, 5)
 D, N, CLASSES = 30, 20_000, 4
@@ -48,7 +48,9 @@ def test_samples_have_the_models_moments() -> None:
     rng = np.random.default_rng(0)
     factor = (0.03 * rng.normal(size=(2, *GRID))).astype(np.float32)
     means = rng.uniform(0.4, 0.6, (2, *GRID)).astype(np.float32)
-    model = GaussianModel(means=means, factor=factor)
+    model = GaussianModel(
+        means=means, factor=factor, grain=np.full(means.shape[1:], 0.02, dtype=np.float32)
+    )
     labels = np.repeat([0, 1], 20_000)
     images = model.sample(labels, torch.Generator().manual_seed(0))
     assert images.dtype == np.float32
@@ -56,7 +58,7 @@ def test_samples_have_the_models_moments() -> None:
     for c in range(2):
         rows = images[labels == c].reshape(-1, D)
         np.testing.assert_allclose(rows.mean(0), means[c].ravel(), atol=2e-3)
-        wanted = factor.reshape(2, D).T @ factor.reshape(2, D)
+        wanted = factor.reshape(2, D).T @ factor.reshape(2, D) + 0.02**2 * np.eye(D)
         np.testing.assert_allclose(np.cov(rows.T), wanted, atol=3e-4)
     again = model.sample(labels, torch.Generator().manual_seed(0))
     assert np.array_equal(images, again)
@@ -70,6 +72,23 @@ def test_rank_is_what_stands_out_of_the_noise() -> None:
     assert fit_gaussian(**noisy, second_sigma=sigma, **options, rank=2).rank == 2
     assert fit_gaussian(**noisy, second_sigma=sigma / 10, **options).rank > 3  # noise unknown
     assert fit_gaussian(**noisy, second_sigma=sigma * 1e4, **options).rank == 0
+
+
+def test_grain_is_the_variance_that_the_factor_leaves() -> None:
+    _, _, _, factor = drawn()
+    options = {"sums_sigma": 0.0, "second_sigma": 0.0, "grid": GRID, "shape": GRID}
+    whole, cut = (fit_gaussian(**moments(), **options, rank=rank) for rank in (3, 2))
+    assert (whole.grain * 255 < 2).all()  # what rounding adds
+    left = float(np.square(cut.grain * 255).sum())
+    assert left == pytest.approx(float(np.square(factor[2]).sum()), rel=0.1)
+
+
+def test_grain_that_is_all_noise_becomes_even() -> None:
+    left = 5 + np.random.default_rng(0).normal(0, 1.0, 784)
+    even = remaining_variance(left, noise=1.0)
+    assert even.std() < 0.3 * left.std() and even.mean() == pytest.approx(5, abs=0.2)
+    assert np.allclose(remaining_variance(left, noise=1e-6), left)  # the control: no noise, as is
+    assert (remaining_variance(-left, noise=1.0) == 0).all()
 
 
 def test_shrinking_beats_not_shrinking() -> None:
@@ -121,6 +140,7 @@ def test_arrays_round_trip_and_strangers_are_refused() -> None:
     model = fit_gaussian(**moments(), sums_sigma=0.0, second_sigma=0.0, grid=GRID, shape=GRID)
     again = GaussianModel.from_arrays(model.arrays(), shape=GRID)
     assert np.array_equal(again.means, model.means)
+    assert (again.grain == model.grain).all()
     with pytest.raises(DataLensError, match="no class-gaussian"):
         GaussianModel.from_arrays(model.arrays(), shape=(1, 5, 6))
     with pytest.raises(DataLensError, match="second moments"):

@@ -21,7 +21,9 @@ def model() -> GaussianModel:
     rng = np.random.default_rng(0)
     means = rng.uniform(0.2, 0.8, (3, *SHAPE)).astype(np.float32)
     factor = (0.1 * rng.normal(size=(4, *SHAPE))).astype(np.float32)
-    return GaussianModel(means=means, factor=factor)
+    return GaussianModel(
+        means=means, factor=factor, grain=np.full(means.shape[1:], 0.05, dtype=np.float32)
+    )
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -72,6 +74,14 @@ def test_warm_start_learns_the_model() -> None:
     for c in range(3):
         close = sampled[labels == c].mean(0) - torch.from_numpy(target.means[c])
         assert close.abs().mean() < 0.05
+
+
+def test_the_models_grain_is_put_on_samples() -> None:
+    student = fresh()
+    smooth = student.sample(LABELS, torch.Generator().manual_seed(0))
+    student.warm_start(model(), updates=0)
+    grained = student.sample(LABELS, torch.Generator().manual_seed(0))
+    assert (grained - smooth).std() == pytest.approx(0.05, rel=0.2)
 
 
 def test_samples_come_from_the_average() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from datalens.ensemble.streams import stream
 from datalens.errors import DataLensError
-from datalens.student.gaussian import GaussianModel
+from datalens.student.gaussian import GaussianModel, with_grain
 from datalens.student.generator import Generator
 
 SAMPLE_BATCH = 500
@@ -43,7 +43,7 @@ class Student:
         self.learning_rate = learning_rate
         self.moving_average = moving_average
         self.weights = dict(generator.named_parameters())
-        self.average = {name: weight.detach().clone() for name, weight in self.weights.items()}
+        self.average = {name: tensor.clone() for name, tensor in generator.state_dict().items()}
         self._proposed: tuple[Tensor, Tensor, Tensor] | None = None
         self._new_optimiser()
 
@@ -73,8 +73,8 @@ class Student:
         for _ in range(updates):
             self._update(latents, labels, targets)
         self._proposed = None
-        for name, average in self.average.items():
-            average.lerp_(self.weights[name].detach(), 1 - self.moving_average)
+        for name, weight in self.weights.items():
+            self.average[name].lerp_(weight.detach(), 1 - self.moving_average)
 
     def warm_start(
         self,
@@ -86,7 +86,8 @@ class Student:
         """Learn a class-gaussian model: the same latent vector, the same image.
 
         A plain regression, without an adversary; the learning rate falls to nothing along half a
-        cosine. The optimiser and the average begin anew afterwards.
+        cosine. The optimiser and the average begin anew afterwards. The model's grain is noise,
+        which cannot be learned: it is kept, and put on samples.
         """
         for update in range(updates):
             latents = self._latents(WARM_START_BATCH, "warm-start", update)
@@ -97,8 +98,9 @@ class Student:
             if progress is not None:
                 progress(update + 1, updates)
         self._new_optimiser()
-        for name, average in self.average.items():
-            average.copy_(self.weights[name].detach())
+        for name, weight in self.weights.items():
+            self.average[name].copy_(weight.detach())
+        self.average["grain"].copy_(torch.from_numpy(model.grain))
 
     @torch.no_grad()
     def sample(self, labels: Tensor, generator: torch.Generator) -> Tensor:
@@ -108,7 +110,9 @@ class Student:
         images = [
             torch.func.functional_call(self.generator, self.average, piece) for piece in pieces
         ]
-        return torch.cat(images) if images else torch.empty(0, *self.generator.shape)
+        if not images:
+            return torch.empty(0, *self.generator.shape)
+        return with_grain(torch.cat(images), self.average["grain"], generator)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that training changes, for a checkpoint; the tensors are not copies."""
@@ -124,9 +128,10 @@ class Student:
         self._proposed = None
 
     def _named_state(self) -> Iterator[tuple[str, Tensor]]:
+        for name, average in self.average.items():
+            yield f"average.{name}", average
         for name, weight in self.weights.items():
             yield f"weight.{name}", weight.detach()
-            yield f"average.{name}", self.average[name]
             moments = self._optimiser.state[weight]
             yield f"first.{name}", moments["exp_avg"]
             yield f"second.{name}", moments["exp_avg_sq"]

@@ -111,8 +111,8 @@ def test_the_releases_are_all_that_leaves(method: str, tmp_path: Path) -> None:
     """On other data with the same releases replayed, the published generator is the same."""
     session = Session.start(ledger="a", folder=tmp_path / "a" / "internal", seed=1)
     first = make(method).fit(records(0), session=session)
-    replay = Session.start(ledger="b", folder=tmp_path / "b" / "internal", seed=1)
-    shutil.copytree(session.folder / "releases", replay.folder / "releases")
+    shutil.copytree(session.folder, tmp_path / "b" / "internal")
+    replay = Session.resume(folder=tmp_path / "b" / "internal")
     second = make(method).fit(records(99), session=replay)
     for name, array in first._arrays().items():
         assert np.array_equal(array, second._arrays()[name]), name
@@ -125,27 +125,33 @@ def test_without_replay_other_data_gives_another_generator(method: str) -> None:
 
 
 class StopAfter(Silent):
-    def __init__(self, steps: int) -> None:
-        self.left = steps
+    """Stops after so many votes; 0 is during the warm start."""
+
+    def __init__(self, votes: int) -> None:
+        self.votes, self.seen = votes, 0
+
+    def progress(self, stage: str, done: int, total: int, *, spent: float | None = None) -> None:
+        self.seen = done if stage == "votes" else 0
 
     def stopping(self) -> bool:
-        self.left -= 1
-        return self.left < 0
+        return self.seen >= self.votes
 
 
-@pytest.mark.parametrize("keep_checkpoint", [True, False])
-def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, keep_checkpoint: bool) -> None:
+@pytest.mark.parametrize("keep_checkpoint, votes", [(True, 2), (False, 2), (False, 0)])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    tmp_path: Path, keep_checkpoint: bool, votes: int
+) -> None:
     """From the checkpoint, and from nothing but the stored releases."""
     whole = make("datalens").fit(records(), seed=4)
     folder = tmp_path / "run" / "internal"
-    session = Session.start(ledger="x", folder=folder, seed=4, observer=StopAfter(1))
+    session = Session.start(ledger="x", folder=folder, seed=4, observer=StopAfter(votes))
     with pytest.raises(Stopped):
         make("datalens").fit(records(), session=session)
     charged = len(session.ledger.charges(session.run))
-    assert 0 < charged < len(whole.certificate["mechanisms"]) + 4
-    assert session.checkpoint.exists()
+    assert charged == 2 + votes
+    assert session.checkpoint.exists() is (votes > 0)
     if not keep_checkpoint:
-        session.checkpoint.unlink()
+        session.checkpoint.unlink(missing_ok=True)
     resumed = make("datalens").fit(records(), session=Session.resume(folder=folder))
     for name, array in whole._arrays().items():
         assert np.array_equal(array, resumed._arrays()[name]), name
@@ -155,7 +161,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, keep_checkpoi
 
 def test_a_lost_release_is_passed_over_and_stays_charged(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "internal"
-    session = Session.start(ledger="x", folder=folder, observer=StopAfter(1))
+    session = Session.start(ledger="x", folder=folder, observer=StopAfter(2))
     with pytest.raises(Stopped):
         make("datalens").fit(records(), session=session)
     (folder / "releases" / "votes-1.npy").unlink()  # as if the crash came before it was stored
@@ -163,6 +169,21 @@ def test_a_lost_release_is_passed_over_and_stays_charged(tmp_path: Path) -> None
     resumed = make("datalens").fit(records(), session=Session.resume(folder=folder))
     assert resumed.certificate["releases"] == 2 + 4 * 5
     assert not (folder / "releases" / "votes-1.npy").exists()
+
+
+def test_a_run_is_not_resumed_on_another_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its charges would be forgotten, and the certificate would understate epsilon."""
+    folder = tmp_path / "run" / "internal"
+    session = Session.start(ledger="x", folder=folder, observer=StopAfter(3))
+    with pytest.raises(Stopped):
+        make("datalens").fit(records(), session=session)
+    with pytest.raises(DataLensError, match="another configuration"):
+        make("datalens", step_size=0.2).fit(records(), session=Session.resume(folder=folder))
+    monkeypatch.setenv("DATALENS_HOME", str(tmp_path / "elsewhere"))
+    with pytest.raises(DataLensError, match="knows nothing of this run"):
+        make("datalens").fit(records(), session=Session.resume(folder=folder))
 
 
 def test_ablations_follow_their_own_price() -> None:
@@ -233,6 +254,17 @@ def test_verify_sees_every_edit(method: str, tmp_path: Path) -> None:
     make(method).fit(records()).save(tmp_path / "run")
     original = json.loads((tmp_path / "run" / "certificate.json").read_text())
     edits: list[dict[str, Any]] = [
+        {"statement": original["statement"].replace("60 records", "10 records")},
+        {"data": {**original["data"], "n_records": 61}},
+        {"data": {**original["data"], "name": "others"}},
+        {"facts": {**original["facts"], "steps": 99}},
+        {"method": "magic"},
+        {"format": "datalens-certificate-0"},
+        {"neighbouring": "none"},
+        {"budget": {**original["budget"], "accountant": "gaussian"}},
+        {"budget": {**original["budget"], "epsilon": float("inf")}},
+        {"budget": {**original["budget"], "epsilon": float("nan")}},
+        {"generator_sha256": "0" * 64},
         {"epsilon": {**original["epsilon"], "certified": 1.0}},
         {"epsilon": {**original["epsilon"], "paper": 1.0}},
         {"epsilon": {**original["epsilon"], "gaussian": 1.0}},
@@ -254,9 +286,9 @@ def test_verify_sees_every_edit(method: str, tmp_path: Path) -> None:
     (tmp_path / "run" / "certificate.json").write_text(json.dumps(original))
     assert not verify(tmp_path / "run")
     rows = json.loads((tmp_path / "run" / "ledger.json").read_text())["rows"]
-    cut = {"rows": rows[:-1]}
-    (tmp_path / "run" / "ledger.json").write_text(json.dumps(cut))
-    assert verify(tmp_path / "run")
+    for cut in ([], rows[:-1], [rows[0], *rows[2:]], rows[::-1]):
+        (tmp_path / "run" / "ledger.json").write_text(json.dumps({"rows": cut}))
+        assert verify(tmp_path / "run")
     rows[1]["body"]["charge"]["count"] = 0
     (tmp_path / "run" / "ledger.json").write_text(json.dumps({"rows": rows}))
     assert verify(tmp_path / "run")

@@ -166,6 +166,20 @@ BAD = {
     "wrong shape": (["fit", "flat.npz", "--epsilon", "1", "--classes", "2"], "flat.npz"),
     "no classes said": (["fit", "wide.npz", "--epsilon", "1"], "classes"),
     "unknown data": (["data", "nonsense"], "nonsense"),
+    "set twice": (["fit", "digits", "--epsilon", "1", "--set", "epsilon=9"], "own option"),
+    "small batch": (
+        ["fit", "digits", "--epsilon", "1", "--discriminator", "reference", "--batch-size", "1"],
+        "batches of 2",
+    ),
+    "learning rate": (
+        ["fit", "digits", "--epsilon", "1", "--set", "teacher_learning_rate=5"],
+        "teacher_learning_rate",
+    ),
+    "huge sigma": (["fit", "digits", "--epsilon", "1", "--sigma", "1e14"], "sigma"),
+    "settings on resume": (
+        ["fit", "digits", "--out", "taken", "--resume", "--teachers", "5"],
+        "keeps its settings",
+    ),
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from datalens.data.records import Records, Split
+from datalens.data.records import NoTestSplit, Records, Split
 from datalens.data.resizing import check_image_size, resize_picture
 from datalens.errors import DataLensError
 
@@ -70,7 +70,7 @@ def _split_folders(folder: Path, split: Split) -> tuple[Path, Path]:
     if train.is_dir() and test.is_dir():
         return train, {"train": train, "test": test}[split]
     if split == "test":
-        raise DataLensError(
+        raise NoTestSplit(
             f"{folder} has no test data: divide it into train/ and test/, each with the class "
             "folders, or name a separate folder."
         )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datalens.data.limits import MAX_BYTES
-from datalens.data.records import DECLARED, Records, Split
+from datalens.data.records import DECLARED, NoTestSplit, Records, Split
 from datalens.errors import DataLensError
 
 _HOW_TO_SAVE = "save it with np.savez_compressed(path, images=..., labels=...)"
@@ -34,7 +34,8 @@ def load_npz(
     arrays = _read(path, (images, labels, "class_names"))
     for wanted in (images, labels):
         if wanted not in arrays:
-            raise DataLensError(f"{path} has no array {wanted}: {remedy}.")
+            missing = NoTestSplit if split == "test" else DataLensError
+            raise missing(f"{path} has no array {wanted}: {remedy}.")
     names = arrays.get("class_names")
     if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
         raise DataLensError(f"class_names of {path} must be a one-dimensional array of strings.")

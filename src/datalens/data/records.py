@@ -19,6 +19,10 @@ PUBLISHED = "published with the data set"
 DECLARED = "declared public by the user, who passes the data together with these facts"
 
 
+class NoTestSplit(DataLensError):
+    """The source has training data only."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PublicFacts:
     """What anyone may know about a data set without costing its records any privacy.

@@ -27,7 +27,9 @@ def stream(secret: bytes, *labels: str | int) -> torch.Generator:
     """A generator on the CPU that starts at ``derive(secret, *labels)``.
 
     **Guarantee**: stateless. Who asks, when, in which block or on which machine changes nothing,
-    so a stream that has the teacher's number among its labels is that teacher's alone.
+    so a stream that has the teacher's number among its labels depends on no other teacher. (The
+    CPU generator keeps 32 bits of its seed, so two streams may be alike by chance. No guarantee
+    rests on their being different: none of them ever sees a record, and noise is drawn elsewhere.)
     """
     return torch.Generator().manual_seed(derive(secret, *labels))
 

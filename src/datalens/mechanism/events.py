@@ -9,6 +9,9 @@ from typing import Any
 
 from datalens.errors import DataLensError
 
+LARGEST_SIGMA = 2.0**46
+"""So that noise on 64-bit integers cannot overflow."""
+
 
 def positive(**named: float) -> None:
     """Refuse what is not a positive finite number, naming it."""
@@ -40,6 +43,8 @@ class GaussianRelease:
             squared_sensitivity_replace=self.squared_sensitivity_replace,
             sigma=self.sigma,
         )
+        if self.sigma >= LARGEST_SIGMA:
+            raise DataLensError(f"sigma must be below 2^46, got {self.sigma!r}.")
 
     def to_json(self) -> dict[str, Any]:
         """A plain object that `from_json` reads back without loss."""

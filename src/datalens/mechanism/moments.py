@@ -1,6 +1,7 @@
 """Sums of bounded integer records: class sums, second moments, class counts.
 
-Records stay integers from pixel to release: no float touches a private value.
+Queries are integers, computed exactly, and noise is added to integers. Floats only scale a
+record that is too long, before it is truncated and checked, and add up integers below 2^53.
 """
 
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from datalens.ensemble.streams import derive
 from datalens.errors import DataLensError
-from datalens.mechanism.events import positive
+from datalens.mechanism.events import LARGEST_SIGMA, positive
 
 NoiseKind = Literal["exact", "float-secure", "seeded"]
 Integers = NDArray[np.int64]
@@ -36,7 +36,9 @@ class ExactNoise:
     2020). No floating-point number is added to a private value.
     """
 
-    kind: NoiseKind = "exact"
+    @property
+    def kind(self) -> NoiseKind:
+        return "exact"
 
     def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
         _check(values, sigma)
@@ -54,7 +56,10 @@ class SeededNoise:
     """
 
     secret: bytes
-    kind: NoiseKind = "seeded"
+
+    @property
+    def kind(self) -> NoiseKind:
+        return "seeded"
 
     def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
         _check(values, sigma)
@@ -69,7 +74,7 @@ def _check(values: Integers, sigma: float) -> None:
         raise TypeError(f"noise is added to int64 values only, got {values.dtype}")
     if values.size and max(int(values.max()), -int(values.min())) >= LARGEST:
         raise OverflowError("a tally reached 2^52 and noise on it could overflow")
-    if sigma >= LARGEST / 64:
+    if sigma >= LARGEST_SIGMA:
         raise DataLensError(f"sigma must be below 2^46, got {sigma!r}.")
 
 

@@ -7,20 +7,7 @@ from typing import Any
 
 from datalens.mechanism.noise import NoiseKind
 from datalens.privacy.accountants import AccountantName, Charge, epsilon
-
-FORMAT = "datalens-certificate-1"
-NOT_PRIVATE = "NOT PRIVATE"
-
-RELATION = (
-    "Two collections are neighbours if one record is blanked in place; the number of records is"
-    " public. epsilon_replace is the certified epsilon if a record is replaced by any other."
-)
-
-SOURCES: dict[NoiseKind, str] = {
-    "exact": "exact discrete Gaussian on integers, from the operating system's randomness",
-    "float-secure": "floating-point Gaussian, from the operating system's randomness",
-    "seeded": "a seed, which anyone may know: this run is NOT PRIVATE",
-}
+from datalens.privacy.wording import FORMAT, RELATION, SOURCES, statement
 
 
 def issue(
@@ -33,6 +20,7 @@ def issue(
     budget: dict[str, Any],
     noise: NoiseKind,
     configuration_sha256: str,
+    generator_sha256: str,
     ledger: dict[str, Any],
     facts: dict[str, Any],
 ) -> dict[str, Any]:
@@ -48,7 +36,9 @@ def issue(
     return {
         "format": FORMAT,
         "private": private,
-        "statement": _statement(private, sizing, delta, data["n_records"], noise),
+        "statement": statement(
+            private=private, epsilon=sizing, delta=delta, records=data["n_records"], noise=noise
+        ),
         "run": run,
         "method": method,
         "data": data,
@@ -67,6 +57,7 @@ def issue(
         "facts": facts,
         "versions": versions(),
         "configuration_sha256": configuration_sha256,
+        "generator_sha256": generator_sha256,
         "ledger": ledger,
     }
 
@@ -91,15 +82,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[package] = "unknown"
     return found
-
-
-def _statement(private: bool, epsilon: float, delta: float, records: int, noise: NoiseKind) -> str:
-    if not private:
-        return (
-            f"{NOT_PRIVATE}. The noise came from a seed, so this run protects nobody; the"
-            f" figures say what it would have cost with {SOURCES['exact']}."
-        )
-    return (
-        f"What this run publishes is ({epsilon:.4g}, {delta:g})-differentially private with"
-        f" respect to each of the {records} records. Noise: {SOURCES[noise]}."
-    )

@@ -120,7 +120,11 @@ class Ledger:
 
     def has_spent(self, run: str, key: str) -> bool:
         """Whether this charge has been made."""
-        return any(row["key"] == f"spend/{key}" for row in self.rows(run))
+        with self._transaction() as database:
+            found = database.execute(
+                "SELECT 1 FROM entries WHERE run = ? AND key = ?", (run, f"spend/{key}")
+            )
+            return found.fetchone() is not None
 
     def charges(self, run: str) -> list[Charge]:
         """What the run has spent so far, in order."""
@@ -157,7 +161,8 @@ class Ledger:
     ) -> None:
         last = database.execute("SELECT hash FROM entries ORDER BY row DESC LIMIT 1").fetchone()
         previous = last[0] if last else GENESIS
-        text = json.dumps(body, sort_keys=True)
+        number = len(_rows_of(database, run))  # within the run, so that a gap shows
+        text = json.dumps({**body, "number": number}, sort_keys=True)
         values = (run, key, text, previous, row_hash(previous, run, key, text))
         try:
             database.execute(

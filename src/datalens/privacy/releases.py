@@ -45,10 +45,14 @@ class Releases:
         `query` touches the records, and is called only if there is something left to draw.
         """
         stored = self.folder / f"{key.replace('/', '-')}.npy"
-        if stored.exists():
-            return _read(stored)
-        if self.ledger.has_spent(self.run, key):
-            return None
+        charged = self.ledger.has_spent(self.run, key)
+        if stored.exists() and not charged:
+            raise DataLensError(
+                f"The release {key} was drawn, but {self.ledger.path} has no charge for it: this is"
+                " not the ledger the run was started with."
+            )
+        if charged:
+            return _read(stored) if stored.exists() else None
         value = query()
         self.ledger.spend(self.run, key, mechanism.event, count=count)
         release = mechanism.release(value, noise=self.noise, key=key)

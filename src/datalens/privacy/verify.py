@@ -7,6 +7,8 @@ sensitivities again, adds up the ledger extract, and computes epsilon from close
 import hashlib
 import json
 import math
+import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
 from datalens.errors import DataLensError
+from datalens.privacy.wording import FORMAT, RELATION, SOURCES, statement
 
 TOLERANCE = 1e-4
 """Relative. The writer minimises over a grid of orders, this file over all of them."""
@@ -29,19 +32,71 @@ def verify(path: Path) -> list[str]:
         raise DataLensError(f"{config} is missing; it belongs beside the certificate.")
     try:
         return [
-            *_check_configuration(certificate, config.read_bytes()),
+            *_check_words(certificate),
+            *_check_generator(certificate, file.with_name("generator.safetensors")),
+            *_check_configuration(certificate, extract, config.read_bytes()),
             *_check_ledger(certificate, extract),
             *_check_mechanisms(certificate, extract),
             *_check_epsilon(certificate, extract),
         ]
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         return [f"{file.name} or ledger.json is not what DataLens writes ({error!r})."]
 
 
-def _check_configuration(certificate: dict[str, Any], config: bytes) -> list[str]:
-    if hashlib.sha256(config).hexdigest() != certificate["configuration_sha256"]:
-        return ["config.toml is not the configuration that the certificate names."]
+def _check_words(certificate: dict[str, Any]) -> list[str]:
+    """What people read must be what the numbers say."""
+    noise, budget = certificate["noise"], certificate["budget"]
+    said = statement(
+        private=certificate["private"],
+        epsilon=certificate["epsilon"][budget["accountant"]],
+        delta=certificate["delta"],
+        records=certificate["data"]["n_records"],
+        noise=noise["kind"],
+    )
+    true = {
+        "format": certificate["format"] == FORMAT,
+        "statement": certificate["statement"] == said,
+        "neighbouring": certificate["neighbouring"] == RELATION,
+        "noise": noise["source"] == SOURCES[noise["kind"]],
+    }
+    return [f"The certificate's words on {name} are not ours." for name in true if not true[name]]
+
+
+def _check_generator(certificate: dict[str, Any], generator: Path) -> list[str]:
+    if not generator.is_file():
+        return []  # a certificate may travel alone
+    if hashlib.sha256(generator.read_bytes()).hexdigest() != certificate["generator_sha256"]:
+        return ["generator.safetensors is not the generator that the certificate is about."]
     return []
+
+
+def _check_configuration(
+    certificate: dict[str, Any], extract: dict[str, Any], config: bytes
+) -> list[str]:
+    """The configuration is the one reserved, and the certificate repeats it truly."""
+    wrong = []
+    reserved = extract["rows"][0]["body"]
+    digest = hashlib.sha256(config).hexdigest()
+    if digest != certificate["configuration_sha256"] or digest != reserved["config"]:
+        wrong.append("config.toml is not the configuration that the certificate names.")
+    told = tomllib.loads(config.decode())
+    settings, data, facts = told["settings"], told["data"], certificate["facts"]
+    claimed = certificate["data"]
+    pairs = [
+        (certificate["method"], told["method"]),
+        (certificate["method"], reserved["method"]),
+        (certificate["budget"], {k: settings[k] for k in ("epsilon", "delta", "accountant")}),
+        (
+            {**claimed},
+            {**{k: data[k] for k in data if k != "class_names"}, "classes": data["class_names"]},
+        ),
+        (facts["steps"], settings.get("steps", 0)),
+        (facts["teachers"], settings.get("n_teachers")),
+        (facts["label_prior"], settings["label_prior"]),
+    ]
+    if any(one != other for one, other in pairs):
+        wrong.append("The certificate does not repeat its configuration truly.")
+    return wrong
 
 
 def _check_ledger(certificate: dict[str, Any], extract: dict[str, Any]) -> list[str]:
@@ -58,8 +113,13 @@ def _check_ledger(certificate: dict[str, Any], extract: dict[str, Any]) -> list[
     if len(rows) != claimed["rows"] or not rows or rows[-1]["hash"] != claimed["head"]:
         wrong.append("The ledger extract does not end where the certificate says.")
     keys = [row["key"] for row in rows]
-    if len(set(keys)) != len(keys) or keys.count("reserve") != 1 or keys[0] != "reserve":
-        wrong.append("The ledger does not begin with one reservation, or charges twice.")
+    if len(set(keys)) != len(keys) or keys[0] != "reserve" or keys[-1] != "settle":
+        wrong.append("The ledger extract does not go from one reservation to its settlement.")
+    if [row["body"]["number"] for row in rows] != list(range(len(rows))):
+        wrong.append("Rows are missing from the ledger extract, or out of order.")
+    for before, after in pairwise(rows):
+        if after["row"] == before["row"] + 1 and after["previous"] != before["hash"]:
+            wrong.append(f"Ledger row {after['row']} does not follow the row before it.")
     return wrong
 
 
@@ -97,14 +157,18 @@ def _check_epsilon(certificate: dict[str, Any], extract: dict[str, Any]) -> list
         "gaussian": _gaussian(rho, delta),
     }
     for name, value in truth.items():
-        if not math.isclose(certificate["epsilon"][name], value, rel_tol=TOLERANCE):
+        if not math.isclose(certificate["epsilon"][name], value, rel_tol=TOLERANCE, abs_tol=1e-6):
             wrong.append(f"epsilon ({name}) is {value:.6g}, not {certificate['epsilon'][name]!r}.")
     replaced = _certified(_rho(charges, "squared_sensitivity_replace"), delta)
-    if not math.isclose(certificate["epsilon_replace"], replaced, rel_tol=TOLERANCE):
+    if not math.isclose(certificate["epsilon_replace"], replaced, rel_tol=TOLERANCE, abs_tol=1e-6):
         wrong.append(f"epsilon_replace is {replaced:.6g}, not {certificate['epsilon_replace']!r}.")
     budget = certificate["budget"]
-    if delta != budget["delta"] or truth[budget["accountant"]] > budget["epsilon"] * (1 + 1e-9):
+    if budget["accountant"] not in ("certified", "paper"):
+        wrong.append(f"A budget cannot be held by the accountant {budget['accountant']!r}.")
+    elif delta != budget["delta"] or not truth[budget["accountant"]] <= budget["epsilon"] + 1e-9:
         wrong.append("More was spent than the budget allows.")
+    if not math.isfinite(budget["epsilon"]):
+        wrong.append("A budget must be finite.")
     if certificate["private"] is not (certificate["noise"]["kind"] in ("exact", "float-secure")):
         wrong.append("The certificate says private, and its noise says otherwise.")
     if extract["rows"][0]["body"]["noise"] != certificate["noise"]["kind"]:
@@ -114,6 +178,8 @@ def _check_epsilon(certificate: dict[str, Any], extract: dict[str, Any]) -> list
 
 def _sensitivities(what: str, parameters: dict[str, Any]) -> tuple[float, float]:
     """Squared sensitivity with a record blanked, and with a record replaced."""
+    if any(isinstance(v, bool) or not isinstance(v, int) or v < 1 for v in parameters.values()):
+        raise ValueError(f"impossible parameters of {what}")
     if what == "votes":  # one ballot becomes any other: twice its norm
         squared = 4 * parameters["top_k"] * parameters["levels"] ** 2
         return squared, squared
@@ -136,7 +202,11 @@ def _counts(charges: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
     counts: dict[tuple[Any, ...], int] = {}
     for charge in charges:
         event = tuple(charge[name] for name in names)
-        if charge["event"] != "gaussian" or not charge["sigma"] > 0 or not charge["count"] >= 0:
+        if (
+            charge["event"] != "gaussian"
+            or not 0 < charge["sigma"] < math.inf
+            or not charge["count"] >= 0
+        ):
             raise ValueError(f"unknown or impossible charge {charge!r}")
         counts[event] = counts.get(event, 0) + charge["count"]
     return {event: count for event, count in counts.items() if count}

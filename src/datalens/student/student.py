@@ -13,7 +13,6 @@ from datalens.student.gaussian import GaussianModel, with_grain
 from datalens.student.generator import Generator
 
 SAMPLE_BATCH = 500
-WARM_START_UPDATES = 1500
 WARM_START_BATCH = 128
 WARM_START_LEARNING_RATE = 5e-3
 
@@ -80,7 +79,7 @@ class Student:
         self,
         model: GaussianModel,
         *,
-        updates: int = WARM_START_UPDATES,
+        updates: int,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Learn a class-gaussian model: the same latent vector, the same image.

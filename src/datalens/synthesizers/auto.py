@@ -23,16 +23,22 @@ def complete(settings: DataLensSettings, public: PublicFacts, rho: float) -> Dat
     """The settings with every open choice made; `rho` is what there is to spend on votes."""
     values = math.prod(public.shape)
     n_teachers = settings.n_teachers or min(MOST_TEACHERS, max(2, public.n_records // SHARD))
-    shard_size(public.n_records, n_teachers)  # refuses too many teachers while that is still free
+    shard = shard_size(public.n_records, n_teachers)  # refuses too many teachers
+    discriminator = make_discriminator(settings.discriminator, public.shape, public.n_classes)
     top_k = values if settings.keep_all else settings.top_k or max(1, values // 16)
     if top_k > values:
         raise DataLensError(f"top-k is {top_k} but an image has only {values} values; use fewer.")
     batch_size = settings.batch_size or BATCH
+    if min(batch_size, settings.real_batch or shard, shard) < discriminator.smallest_batch:
+        raise DataLensError(
+            f"A {discriminator.name} teacher needs batches of {discriminator.smallest_batch}"
+            " records and images at least; raise batch-size or real_batch."
+        )
     chosen: dict[str, Any] = {
         "n_teachers": n_teachers,
         "batch_size": batch_size,
         "top_k": top_k,
-        "moments": settings.moments or _moments(settings, public, n_teachers),
+        "moments": settings.moments or _moments(n_teachers * discriminator.n_parameters),
     }
     if settings.sigma is None and settings.steps is None:
         releases = rho * (TOLERABLE_NOISE * n_teachers) ** 2 / (2 * top_k)
@@ -45,7 +51,5 @@ def quorum_for(sigma: float, n_teachers: int) -> float:
     return round(min(1.0, 2 * sigma / n_teachers), 4)
 
 
-def _moments(settings: DataLensSettings, public: PublicFacts, n_teachers: int) -> str:
-    discriminator = make_discriminator(settings.discriminator, public.shape, public.n_classes)
-    size = n_teachers * discriminator.n_parameters * 3 * 4
-    return "bfloat16" if size > LARGE_ENSEMBLE else "float32"
+def _moments(n_parameters: int) -> str:
+    return "bfloat16" if n_parameters * 3 * 4 > LARGE_ENSEMBLE else "float32"

@@ -45,7 +45,7 @@ class ClassGaussian(Synthesizer):
             )
         self._model = model
         self._prior = counts / counts.sum()
-        session.observer.progress("moments", 1, 1, spent=self._spent(session))
+        session.observer.progress("moments", 1, 1, spent=plan.spent())
 
     def _draw(self, labels: NDArray[np.int64], seed: bytes) -> NDArray[np.float32]:
         return self._model.sample(labels, stream(seed, "sample"))

@@ -14,7 +14,7 @@ from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.moments import class_counts
 from datalens.synthesizers.plan import DataLensPlan, Plan
 from datalens.synthesizers.protocol import Synthesizer
-from datalens.synthesizers.session import Session
+from datalens.synthesizers.session import Session, Stopped
 from datalens.synthesizers.settings import DataLensSettings, Settings
 from datalens.synthesizers.voting import count_votes, hire
 
@@ -66,7 +66,8 @@ class DataLens(Synthesizer):
                 student.follow(
                     direction, step_size=chosen.step_size, updates=chosen.student_updates
                 )
-            session.observer.progress("votes", step + 1, plan.steps, spent=self._spent(session))
+            done = step + 1
+            session.observer.progress("votes", done, plan.steps, spent=plan.spent_after(done))
             checkpoints.after(step, stopping=session.observer.stopping())
         checkpoints.clear()
 
@@ -78,7 +79,7 @@ class DataLens(Synthesizer):
             return
         model = plan.moments.buy(records, session.releases, counts)
         if model is not None:
-            tell = partial(session.observer.progress, "warm-start")
+            tell = partial(_tell, session, "warm-start")
             self._student.warm_start(model, updates=plan.settings.warm_start_updates, progress=tell)
 
     def _warm_up(self, teachers: Teachers, plan: DataLensPlan, session: Session) -> None:
@@ -89,7 +90,7 @@ class DataLens(Synthesizer):
             labels = self._step_labels(plan.batch_size, chance)
             images = self._student.propose(labels, step=before)
             teachers.train(images, labels, step=before)
-            session.observer.progress("teachers", update + 1, plan.settings.teacher_warm_up)
+            _tell(session, "teachers", update + 1, plan.settings.teacher_warm_up)
 
     def _step_labels(self, count: int, chance: torch.Generator) -> torch.Tensor:
         prior = torch.from_numpy(self._prior)
@@ -110,6 +111,13 @@ class DataLens(Synthesizer):
             raise ValueError("the generator's weights do not fit its configuration")
         student.average = {name: torch.from_numpy(array) for name, array in arrays.items()}
         self._student = student
+
+
+def _tell(session: Session, stage: str, done: int, total: int) -> None:
+    """Before the first vote there is nothing to checkpoint: what was bought is stored already."""
+    session.observer.progress(stage, done, total)
+    if session.observer.stopping():
+        raise Stopped
 
 
 def new_student(plan: DataLensPlan, secret: bytes) -> Student:

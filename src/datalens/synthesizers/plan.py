@@ -14,7 +14,7 @@ from datalens.errors import DataLensError
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.topagg import TopAgg
-from datalens.privacy.accountants import Charge, rho_of, total_rho
+from datalens.privacy.accountants import Charge, epsilon, rho_of, total_rho
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
 from datalens.synthesizers.auto import complete, quorum_for
 from datalens.synthesizers.moments import MomentPlan
@@ -47,6 +47,10 @@ class Plan:
         """The whole cost, as it is reserved."""
         counts = [Charge(event=self.counts.event, count=1)] if self.counts else []
         return counts + (self.moments.charges if self.moments else [])
+
+    def spent(self) -> float:
+        """Epsilon when all is done, by the accountant that sizes the run."""
+        return epsilon(self.charges, self.settings.delta, self.settings.accountant)
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
@@ -110,8 +114,16 @@ class DataLensPlan(Plan):
 
     @property
     def charges(self) -> list[Charge]:
+        return self._charges_after(self.steps)
+
+    def spent_after(self, steps: int) -> float:
+        """Epsilon after so many steps, by the accountant that sizes the run."""
+        chosen = self.settings
+        return epsilon(self._charges_after(steps), chosen.delta, chosen.accountant)
+
+    def _charges_after(self, steps: int) -> list[Charge]:
         """A step with a batch of m images makes m releases and pays for each."""
-        votes = Charge(event=self.topagg.event, count=self.steps * self.batch_size)
+        votes = Charge(event=self.topagg.event, count=steps * self.batch_size)
         return [*super().charges, votes]
 
     @property

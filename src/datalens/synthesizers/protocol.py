@@ -12,11 +12,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from datalens.data import PublicFacts, Records
 from datalens.errors import DataLensError
-from datalens.privacy.accountants import epsilon
 from datalens.privacy.certificate import issue
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.session import Session, ledger_name_for, temporary_session
@@ -95,9 +94,7 @@ class Synthesizer(ABC):
         plan = self.resolve(records.public)
         name = ledger or ledger_name_for(records.public.name)
         with nullcontext(session) if session else temporary_session(ledger=name, seed=seed) as run:
-            if not run.ledger.rows(run.run):
-                facts = {"method": plan.method, "noise": run.noise.kind, "config": plan.sha256}
-                run.ledger.reserve(run.run, plan.charges, facts=facts)
+            run.reserve(plan)
             self._train(records, plan, run)
             run.ledger.settle(run.run)
             self.plan = plan
@@ -141,9 +138,7 @@ class Synthesizer(ABC):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.toml").write_text(plan.to_toml())
         _write_json(folder / "ledger.json", {"rows": self._ledger_rows})
-        save_file(
-            {**self._arrays(), "prior": self._class_prior()}, folder / "generator.safetensors"
-        )
+        (folder / "generator.safetensors").write_bytes(self._generator())
         if not self.certificate["private"]:
             (folder / "NOT-PRIVATE.txt").write_text(self.certificate["statement"] + "\n")
         _write_json(folder / "certificate.json", self.certificate)  # last: its presence means done
@@ -181,6 +176,10 @@ class Synthesizer(ABC):
             ) from None
         return loaded
 
+    def _generator(self) -> bytes:
+        """The generator's file."""
+        return save({**self._arrays(), "prior": self._class_prior()})
+
     def _certify(self, plan: Plan, session: Session) -> dict[str, Any]:
         public, settings = plan.public, plan.settings
         return issue(
@@ -201,14 +200,10 @@ class Synthesizer(ABC):
             },
             noise=session.noise.kind,
             configuration_sha256=plan.sha256,
+            generator_sha256=hashlib.sha256(self._generator()).hexdigest(),
             ledger={"rows": len(self._ledger_rows), "head": self._ledger_rows[-1]["hash"]},
             facts=plan.facts,
         )
-
-    def _spent(self, session: Session) -> float:
-        """Epsilon so far, by the accountant that sizes the run."""
-        charges = session.ledger.charges(session.run)
-        return epsilon(charges, self.settings.delta, self.settings.accountant)
 
     def _fitted(self) -> Plan:
         if self.plan is None:

@@ -7,7 +7,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from datalens.errors import DataLensError
 from datalens.mechanism.noise import ExactNoise, Noise, SeededNoise
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Releases
+from datalens.synthesizers.plan import Plan
 
 
 class Stopped(Exception):
@@ -52,16 +53,33 @@ class Session:
     run: str
     secret: bytes
     noise: Noise
-    ledger_name: str
     ledger: Ledger
     folder: Path
     """Private: checkpoints, the secret, and the stored releases."""
     observer: Observer = field(default_factory=Silent)
+    fresh: bool = False
+    """Started just now: nothing of it is in the ledger yet."""
 
     @property
     def releases(self) -> Releases:
         folder = self.folder / "releases"
         return Releases(ledger=self.ledger, run=self.run, noise=self.noise, folder=folder)
+
+    def reserve(self, plan: Plan) -> None:
+        """Set the plan's whole cost aside; for a run that goes on, see that it is the same plan."""
+        facts = {"method": plan.method, "noise": self.noise.kind, "config": plan.sha256}
+        rows = self.ledger.rows(self.run)
+        if not rows and not self.fresh:
+            raise DataLensError(
+                f"{self.ledger.path} knows nothing of this run; set DATALENS_HOME to where its"
+                " ledger is."
+            )
+        if not rows:
+            self.ledger.reserve(self.run, plan.charges, facts=facts)
+        elif any(rows[0]["body"].get(name) != value for name, value in facts.items()):
+            raise DataLensError(
+                "This run was reserved with another configuration, or on other data."
+            )
 
     @property
     def checkpoint(self) -> Path:
@@ -90,7 +108,7 @@ class Session:
             "seeded": seed is not None,
         }
         (folder / "session.json").write_text(json.dumps(facts))
-        return cls.resume(folder=folder, observer=observer)
+        return replace(cls.resume(folder=folder, observer=observer), fresh=True)
 
     @classmethod
     def resume(cls, *, folder: Path, observer: Observer | None = None) -> "Session":
@@ -108,7 +126,6 @@ class Session:
             run=run,
             secret=secret,
             noise=noise,
-            ledger_name=ledger,
             ledger=Ledger(ledger_path(ledger)),
             folder=folder,
             observer=observer or Silent(),

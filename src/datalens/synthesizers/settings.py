@@ -21,7 +21,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
     epsilon: float = Field(gt=0)
-    delta: float = Field(default=1e-5, gt=0, lt=1)
+    delta: float = Field(default=1e-5, ge=1e-100, lt=1)
     accountant: Literal["certified", "paper"] = "certified"
     label_prior: Literal["uniform", "bought"] = "uniform"
 
@@ -42,9 +42,9 @@ class DataLensSettings(Settings):
     n_teachers: int | None = Field(default=None, gt=0)
     teacher_updates: int = Field(default=1, ge=0)
     """Training updates of every teacher before each vote."""
-    teacher_warm_up: int = Field(default=30, ge=0)
+    teacher_warm_up: int = Field(default=20, ge=0)
     """Updates before the first vote, against the student as it starts."""
-    teacher_learning_rate: float = Field(default=1e-3, gt=0)
+    teacher_learning_rate: float = Field(default=1e-3, gt=0, le=1)
     real_batch: int | None = Field(default=None, gt=0)
     """Records of its shard that a teacher sees in one update; None is the whole shard."""
     moments: Literal["float32", "bfloat16"] | None = None
@@ -76,7 +76,7 @@ class DataLensSettings(Settings):
     warm_start: bool = True
     warm_start_share: float = Field(default=0.5, gt=0, lt=1)
     """Share of the budget that buys the class-gaussian start."""
-    warm_start_updates: int = Field(default=1500, gt=0)
+    warm_start_updates: int = Field(default=1000, gt=0)
     """How long the student learns from it: free, because it comes after the release."""
 
 

@@ -96,13 +96,17 @@ def fit(
         "quantise": False if no_quantisation else None,
         "threshold": False if no_threshold else None,
         "label_prior": label_prior,
-        **_pairs(set_ or []),
     }
-    overrides = {name: value for name, value in given.items() if value is not None}
+    others = _pairs(set_ or [])
+    if doubled := set(others) & set(given):
+        raise DataLensError(f"{', '.join(sorted(doubled))}: use its own option, not --set.")
+    overrides = {name: value for name, value in given.items() if value is not None} | others
     try:
         if resume:
             if out is None:
                 raise DataLensError("--resume needs --out, the run to go on with.")
+            if set(overrides) - {"epsilon"} or ledger or seed is not None:
+                raise DataLensError("A resumed run keeps its settings; give none with --resume.")
             result = resume_run(source, out, epsilon=epsilon)
         else:
             if epsilon is None:
@@ -113,7 +117,11 @@ def fit(
             out = out or _free_name(dataset, method, epsilon, private=seed is None)
             result = fit_run(synthesizer, source, out, ledger=ledger, seed=seed)
     except (Stopped, KeyboardInterrupt):
-        typer.echo(f"Stopped. Go on with: datalens fit {dataset} --out {out} --resume", err=True)
+        where = {"--data-dir": data_dir, "--image-size": image_size, "--classes": classes}
+        words = "".join(f" {name} {value}" for name, value in where.items() if value is not None)
+        typer.echo(
+            f"Stopped. Go on with: datalens fit {dataset}{words} --out {out} --resume", err=True
+        )
         raise typer.Exit(130) from None
     if as_json:
         _print_json(result)
@@ -252,9 +260,14 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where the demo's run goes.")] = Path("runs/demo"),
 ) -> None:
     """The whole way on bundled images: certificate, picture, report, in a few minutes."""
+    from datalens.synthesizers.session import Stopped
     from datalens.workflows.demo import run_demo
 
-    run_demo(out)
+    try:
+        run_demo(out)
+    except (Stopped, KeyboardInterrupt):
+        typer.echo("Stopped.", err=True)
+        raise typer.Exit(130) from None
 
 
 def main() -> None:
@@ -264,8 +277,8 @@ def main() -> None:
     except DataLensError as error:
         sys.stderr.write(f"datalens: {error}\n")
         sys.exit(2)
-    except OSError as error:  # a full disk, a folder that went away
-        sys.stderr.write(f"datalens: the system refused: {error}\n")
+    except (OSError, MemoryError) as error:  # a full disk, a folder that went away, too much asked
+        sys.stderr.write(f"datalens: the system refused: {error or 'not enough memory'}\n")
         sys.exit(2)
 
 

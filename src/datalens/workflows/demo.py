@@ -18,19 +18,20 @@ from datalens.workflows.fitting import Source, fit_run
 from datalens.workflows.runs import load_run
 
 DATA, EPSILON, LEDGER = "fashion-mini", 10.0, "demo"
-MARK = "internal/demo"
 
 
 def run_demo(out: Path) -> None:
     """Fit, judge, compare with the warm start alone at the same epsilon, say where things are."""
-    if (out / MARK).exists():
+    mark = out.with_name(f".{out.name}-is-a-demo")
+    if out.exists():
+        if not mark.exists():
+            raise DataLensError(f"{out} exists and is no demo; name another --out.")
         shutil.rmtree(out)
-    elif out.exists():
-        raise DataLensError(f"{out} exists and is no demo; name another --out.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()  # before the run, so that an interrupted demo can be started again
     source = Source(name=DATA)
     typer.echo(f"DataLens on {DATA}: 20,000 images of clothes that we pretend are private.")
     result = fit_run(DataLens(epsilon=EPSILON), source, out, ledger=LEDGER, seed=None)
-    (out / MARK).touch()
 
     alone = ClassGaussian(epsilon=EPSILON).fit(source.records(), ledger=LEDGER)
     typer.echo("Now the judge: a small CNN learns from 50,000 synthetic images, is tested on real.")
@@ -38,7 +39,7 @@ def run_demo(out: Path) -> None:
         voted, started = judge_both(load_run(out), alone, source.test_records())
     figures = {
         "with_votes": voted.to_json(),
-        "warm_start_alone": started.to_json(),
+        "warm_start_alone": {"method": alone.method, **started.to_json()},
         "accuracy": voted.accuracy,
         "epsilon": result["epsilon"],
         "seconds_to_fit": result["seconds"],
@@ -49,8 +50,8 @@ def run_demo(out: Path) -> None:
     typer.echo(
         f"\nepsilon    {epsilon['certified']:.3f} certified   {epsilon['paper']:.3f} paper"
         f"   {epsilon['gaussian']:.3f} Gaussian (no bound)   at delta {result['delta']:g}"
-        f"\naccuracy   {voted.accuracy:.3f} with votes   {started.accuracy:.3f} warm start alone,"
-        " with the whole budget"
+        f"\naccuracy   {voted.accuracy:.3f} with votes   {started.accuracy:.3f} warm start alone"
+        " (class-gaussian with the whole budget)"
         f"\npicture    {out}/samples.png"
         f"\nreport     {out}/report.html"
         f"\ncertificate {out}/certificate.json (check it: datalens verify {out})"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datalens.data import Records, Split, load
+from datalens.data import NoTestSplit, Records, Split, load
 from datalens.errors import DataLensError
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.protocol import Synthesizer, read_config
@@ -41,9 +41,7 @@ class Source:
         """The test split; a file or folder that has none is test data as a whole."""
         try:
             return self.records("test")
-        except DataLensError:
-            if not Path(self.name).exists():
-                raise
+        except NoTestSplit:
             return self.records()
 
 

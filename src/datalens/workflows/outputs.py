@@ -3,6 +3,7 @@
 import csv
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from PIL import Image
@@ -25,38 +26,36 @@ def write_samples(out: Path, samples: Synthetic, class_names: tuple[str, ...]) -
     check_target(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        if out.suffix.lower() == ".npz":
-            _write_npz(out, samples, class_names)
-        elif out.suffix.lower() == ".png":
-            columns = max(1, min(20, round(len(samples.labels) ** 0.5)))
-            save_sheet(contact_sheet(samples.images, columns), out)
-        else:
-            _write_folder(out, samples, class_names)
+        with TemporaryDirectory(dir=out.parent, prefix=".datalens-") as folder:
+            part = Path(folder) / out.name
+            if out.suffix.lower() == ".npz":
+                _write_npz(part, samples, class_names)
+            elif out.suffix.lower() == ".png":
+                columns = max(1, min(20, round(len(samples.labels) ** 0.5)))
+                save_sheet(contact_sheet(samples.images, columns), part)
+            else:
+                _write_folder(part, samples, class_names)
+            part.rename(out)  # whole or not at all
     except OSError as error:
         raise DataLensError(f"{out} cannot be written ({error.strerror}).") from None
 
 
 def _write_npz(out: Path, samples: Synthetic, class_names: tuple[str, ...]) -> None:
-    part = out.with_name(out.name + ".part")
-    with part.open("wb") as file:
-        np.savez_compressed(
-            file, images=samples.images, labels=samples.labels, class_names=np.array(class_names)
-        )
-    part.replace(out)
+    np.savez_compressed(
+        out, images=samples.images, labels=samples.labels, class_names=np.array(class_names)
+    )
 
 
 def _write_folder(out: Path, samples: Synthetic, class_names: tuple[str, ...]) -> None:
     """One folder per class, numbered as the labels are, and labels.csv over all."""
     folders = [f"{i:03d}-{re.sub(r'[^A-Za-z0-9]+', '-', n)}" for i, n in enumerate(class_names)]
-    part = out.with_name(out.name + ".part")
     for name in folders:
-        (part / name).mkdir(parents=True)
-    with (part / "labels.csv").open("w", newline="") as file:
+        (out / name).mkdir(parents=True)
+    with (out / "labels.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["file", "label", "class"])
         for index, (image, label) in enumerate(zip(samples.images, samples.labels, strict=True)):
             name = f"{folders[label]}/{index:06d}.png"
             pixels = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
-            Image.fromarray(pixels).save(part / name)
+            Image.fromarray(pixels).save(out / name)
             rows.writerow([name, int(label), class_names[label]])
-    part.rename(out)

@@ -3,20 +3,13 @@
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-STAGES = {
-    "warm-start": "warm start",
-    "teachers": "teachers",
-    "votes": "votes",
-    "moments": "moments",
-}
 
 
 class Watcher:
@@ -38,7 +31,7 @@ class Watcher:
 
     def progress(self, stage: str, done: int, total: int, *, spent: float | None = None) -> None:
         if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(STAGES.get(stage, stage), spent="")
+            self._tasks[stage] = self._bars.add_task(stage.replace("-", " "), spent="")
         text = "" if spent is None else f"epsilon {spent:.3f} of {self._epsilon:g}"
         self._bars.update(self._tasks[stage], completed=done, total=total, spent=text)
         if spent is not None:
@@ -75,6 +68,7 @@ def tidy_log(log: Path) -> None:
     """A resumed run repeats steps it replays: keep one line of each."""
     lines = {}
     for line in log.read_text().splitlines():
-        entry = json.loads(line)
-        lines[entry["stage"], entry["done"]] = line
+        with suppress(ValueError, KeyError, TypeError):  # a line that a crash has cut short
+            entry = json.loads(line)
+            lines[entry["stage"], entry["done"]] = line
     log.write_text("".join(line + "\n" for line in lines.values()))

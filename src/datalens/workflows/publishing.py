@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from datalens.errors import DataLensError
 from datalens.synthesizers.protocol import PUBLISHED
@@ -17,13 +18,14 @@ def export(run: Path, out: Path) -> list[str]:
     if out.exists():
         raise DataLensError(f"{out} exists already; name another place.")
     names = [name for name in (*PUBLISHED, *ALSO) if (run / name).is_file()]
-    part = out.with_name(out.name + ".part")
     try:
-        part.mkdir(parents=True)
-        for name in names:
-            shutil.copyfile(run / name, part / name)
-        part.rename(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=out.parent, prefix=".datalens-") as folder:
+            part = Path(folder) / out.name
+            part.mkdir()
+            for name in names:
+                shutil.copyfile(run / name, part / name)
+            part.rename(out)
     except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
         raise DataLensError(f"{out} cannot be written ({error.strerror}).") from None
     return names

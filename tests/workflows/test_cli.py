@@ -15,6 +15,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from datalens.workflows import cli
+from datalens.workflows.fitting import alone_in
 
 SMALL = ["--teachers", "6", "--steps", "3", "--batch-size", "4", "--set", "warm_start_updates=10"]
 
@@ -279,6 +280,8 @@ def test_a_stopped_run_goes_on_to_the_same_generator(
     assert not (tmp_path / "r" / "certificate.json").exists()
     assert run("sample", "r", "--count", 1, "--out", "x.npz").code == 2
 
+    with alone_in(tmp_path / "r"):
+        assert "Another process" in run("fit", "digits", "--out", "r", "--resume").err
     other = run("fit", "digits", "--out", "r", "--resume", "--epsilon", 4)
     assert other.code == 2 and "cannot change" in other.err
     resumed = run("fit", "digits", "--out", "r", "--resume", "--json")

@@ -22,7 +22,7 @@ class GaussianModel:
 
     The factor holds the directions that stand out of the noise. The variance that remains in a
     pixel is its grain: without it a judge of ten epochs learns that images have no more than
-    `rank` directions, and is six points worse on real ones.
+    `rank` directions, and grows worse on real ones.
     """
 
     means: NDArray[np.float32]

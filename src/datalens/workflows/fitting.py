@@ -1,7 +1,10 @@
 """`datalens fit`: from settings to a run folder, new or resumed."""
 
+import fcntl
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,7 +118,7 @@ def _run(
     synthesizer: Synthesizer, records: Records, session: Session, out: Path, watcher: Watcher
 ) -> dict[str, Any]:
     started = time.monotonic()
-    with watcher.watching():
+    with alone_in(out), watcher.watching():
         synthesizer.fit(records, session=session)
     seconds = time.monotonic() - started
     tidy_log(out / "log.jsonl")
@@ -124,6 +127,17 @@ def _run(
     write_report(out)
     (out / "internal" / "timings.json").write_text(json.dumps({"seconds": seconds}) + "\n")
     return {**summary(out, synthesizer), "seconds": round(seconds, 1)}
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Nobody else works on this run meanwhile; the lock goes with the process that holds it."""
+    with (out / "internal" / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DataLensError(f"Another process is working on {out}; wait for it.") from None
+        yield
 
 
 def summary(out: Path, synthesizer: Synthesizer) -> dict[str, Any]:

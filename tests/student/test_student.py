@@ -21,9 +21,7 @@ def model() -> GaussianModel:
     rng = np.random.default_rng(0)
     means = rng.uniform(0.2, 0.8, (3, *SHAPE)).astype(np.float32)
     factor = (0.1 * rng.normal(size=(4, *SHAPE))).astype(np.float32)
-    return GaussianModel(
-        means=means, factor=factor, grain=np.full(means.shape[1:], 0.05, dtype=np.float32)
-    )
+    return GaussianModel(means=means, factor=factor, grain=0.05)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

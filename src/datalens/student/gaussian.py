@@ -20,17 +20,17 @@ EDGE_MARGIN = 1.02
 class GaussianModel:
     """Class c's images are `means[c] + z @ factor + grain * e`, cut to [0, 1], z and e normal.
 
-    The factor holds the directions that stand out of the noise. The variance that remains in a
-    pixel is its grain: without it a judge of ten epochs learns that images have no more than
-    `rank` directions, and grows worse on real ones.
+    The factor holds the directions that stand out of the noise. The variance that remains is
+    spread evenly over all pixels as grain: without it a judge of ten epochs learns that images
+    have no more than `rank` directions, and grows worse on real ones.
     """
 
     means: NDArray[np.float32]
     """(classes, c, h, w), in units of full brightness."""
     factor: NDArray[np.float32]
     """(rank, c, h, w): the directions all classes vary in, each as long as it varies."""
-    grain: NDArray[np.float32]
-    """(c, h, w): standard deviation of each pixel beyond the factor."""
+    grain: float
+    """Standard deviation of a pixel beyond the factor."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -58,25 +58,25 @@ class GaussianModel:
         """One image for each label, (m, c, h, w) in [0, 1]."""
         latents = torch.randn(len(labels), self.rank, generator=generator)
         images = self.images(latents, torch.as_tensor(labels))
-        return with_grain(images, torch.from_numpy(self.grain), generator).numpy()
+        return with_grain(images, self.grain, generator).numpy()
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        return {"means": self.means, "factor": self.factor, "grain": self.grain}
+        grain = np.array([self.grain], dtype=np.float32)
+        return {"means": self.means, "factor": self.factor, "grain": grain}
 
     @classmethod
     def from_arrays(
         cls, arrays: dict[str, NDArray[np.float32]], *, shape: tuple[int, int, int]
     ) -> "GaussianModel":
-        fits = set(arrays) == {"means", "factor", "grain"} and arrays["grain"].shape == shape
+        fits = set(arrays) == {"means", "factor", "grain"} and arrays["grain"].shape == (1,)
         if not fits or any(arrays[name].shape[1:] != shape for name in ("means", "factor")):
             raise DataLensError(f"These arrays are no class-gaussian model of {shape} images.")
-        return cls(**arrays)
+        grain = float(arrays["grain"][0])
+        return cls(means=arrays["means"], factor=arrays["factor"], grain=grain)
 
 
-def with_grain(
-    images: torch.Tensor, grain: torch.Tensor, generator: torch.Generator
-) -> torch.Tensor:
-    """Images with normal noise on every pixel, of its own deviation, cut to [0, 1]."""
+def with_grain(images: torch.Tensor, grain: float, generator: torch.Generator) -> torch.Tensor:
+    """Images with normal noise of deviation `grain` on every pixel, cut to [0, 1]."""
     noise = torch.randn(images.shape, generator=generator)
     return (images + grain * noise).clamp_(0, 1)
 
@@ -118,21 +118,13 @@ def fit_gaussian(
     upper = np.zeros((d, d))
     upper[np.triu_indices(d)] = second / counts.sum() / 255**2
     covariance = upper + np.triu(upper, 1).T
-    noise = second_sigma / counts.sum() / 255**2
-    factor = low_rank_factor(covariance, noise, rank)
-    grain = remaining_variance(np.diag(covariance) - (factor**2).sum(axis=0), noise=noise) ** 0.5
+    factor = low_rank_factor(covariance, second_sigma / counts.sum() / 255**2, rank)
+    remaining = max(0.0, float(np.trace(covariance) - (factor**2).sum()))
     return GaussianModel(
         means=_resized(means, grid, shape),
         factor=_resized(factor, grid, shape),
-        grain=_resized(grain[None], grid, shape)[0],
+        grain=(remaining / d) ** 0.5,
     )
-
-
-def remaining_variance(left: Floats, *, noise: float) -> Floats:
-    """Each pixel's variance beyond the factor, drawn towards their average as noise demands."""
-    average = max(float(left.mean()), 0.0)
-    kept = max(0.0, 1 - noise**2 / max(float(left.var()), 1e-300))
-    return np.maximum(average + kept * (left - average), 0.0)
 
 
 def shrunken_means(means: Floats, *, noise: Floats) -> Floats:

@@ -58,7 +58,7 @@ class Generator(nn.Module):
         self.enlarge_bias = nn.Parameter(torch.zeros(CHANNELS[1]))
         self.paint = weights(CHANNELS[1], shape[0], 4, 4, fan_in=4 * CHANNELS[1], gain=1.0)
         self.paint_bias = nn.Parameter(torch.zeros(shape[0]))
-        self.register_buffer("grain", torch.zeros(shape))
+        self.register_buffer("grain", torch.zeros(1))
         """Pixel noise that belongs on samples: what the latent vector has no room for."""
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:

@@ -99,7 +99,7 @@ class Student:
         self._new_optimiser()
         for name, weight in self.weights.items():
             self.average[name].copy_(weight.detach())
-        self.average["grain"].copy_(torch.from_numpy(model.grain))
+        self.average["grain"].fill_(model.grain)
 
     @torch.no_grad()
     def sample(self, labels: Tensor, generator: torch.Generator) -> Tensor:
@@ -111,7 +111,7 @@ class Student:
         ]
         if not images:
             return torch.empty(0, *self.generator.shape)
-        return with_grain(torch.cat(images), self.average["grain"], generator)
+        return with_grain(torch.cat(images), float(self.average["grain"]), generator)
 
     def state(self) -> dict[str, Tensor]:
         """Everything that training changes, for a checkpoint; the tensors are not copies."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 __all__ = ["ClassGaussian", "DataLens", "DataLensError", "Records", "load"]
 
-# Threads that wait by sleeping: as fast on an idle machine, and many times faster than threads
-# that wait by spinning as soon as anything else runs. Read by OpenMP when PyTorch is loaded.
+# Threads that wait by sleeping: a little slower on an idle machine, and many times faster than
+# threads that spin as soon as anything else runs. Read by OpenMP when PyTorch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ class GaussianModel:
     """Class c's images are `means[c] + z @ factor + grain * e`, cut to [0, 1], z and e normal.
 
     The factor holds the directions that stand out of the noise. The variance that remains is
-    spread evenly over all pixels as grain: without it a judge of ten epochs learns that images
-    have no more than `rank` directions, and grows worse on real ones.
+    spread evenly over all pixels as grain: a Gaussian has that variance too.
     """
 
     means: NDArray[np.float32]

@@ -29,13 +29,19 @@ def normalised(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
 
 
 def flat(x: Tensor) -> Tensor:
-    return x.flatten(1)
+    """Rows of the image first, then channels."""
+    return x.transpose(1, 2).flatten(1)
+
+
+def kernel(p: dict[str, Tensor], layer: str) -> Tensor:
+    """The weights of the image's channels and of the label planes behind them."""
+    return torch.cat([p[f"{layer}.weight"], p[f"{layer}.labels"].permute(2, 0, 1, 3)], dim=3)
 
 
 def reference(p: dict[str, Tensor], images: Tensor, onehot: Tensor) -> Tensor:
-    x = same(with_planes(images, onehot), p["conv1.weight"], p["conv1.bias"])
+    x = same(with_planes(images, onehot), kernel(p, "conv1"), p["conv1.bias"])
     x = F.leaky_relu(x, 0.2)
-    x = same(with_planes(x, onehot), p["conv2.weight"], p["conv2.bias"])
+    x = same(with_planes(x, onehot), kernel(p, "conv2"), p["conv2.bias"])
     x = F.leaky_relu(normalised(x, p["norm2.scale"], p["norm2.shift"]), 0.2)
     x = torch.cat([flat(x), onehot], dim=1) @ p["hidden.weight"].T + p["hidden.bias"]
     x = F.leaky_relu(normalised(x, p["norm3.scale"], p["norm3.shift"]), 0.2)

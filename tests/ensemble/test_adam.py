@@ -4,41 +4,42 @@ import pytest
 import torch
 from torch import Tensor
 
-from datalens.ensemble.adam import Adam, round_by_chance
+from datalens.ensemble.adam import Adam, dice, round_by_chance
 from datalens.ensemble.streams import stream
 
 STEPS, BETAS, RATE = 2000, (0.5, 0.999), 2e-4
 
 
-def test_equals_torch_for_each_teacher() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_torch_for_each_teacher(dtype: torch.dtype) -> None:
+    """In float32 by compiled loops, else by PyTorch."""
     g = stream(b"adam")
-    stacked = {"a": torch.randn(3, 4, 5, generator=g), "b": torch.randn(3, 2, generator=g)}
-    alone = [{k: p[t].clone().requires_grad_() for k, p in stacked.items()} for t in range(3)]
-    theirs = [torch.optim.Adam(p.values(), lr=RATE, betas=BETAS) for p in alone]
-    ours = Adam(stacked, learning_rate=RATE, betas=BETAS)
+    stacked = torch.randn(3, 45, generator=g).to(dtype)
+    alone = [p.clone().requires_grad_() for p in stacked]
+    theirs = [torch.optim.Adam([p], lr=RATE, betas=BETAS) for p in alone]
+    ours = Adam(stacked, learning_rate=RATE, betas=BETAS, moments=dtype)
     for _ in range(20):
-        gradients = {k: torch.randn(p.shape, generator=g) for k, p in stacked.items()}
+        gradients = torch.randn(stacked.shape, generator=g).to(dtype)
         for block in (slice(0, 2), slice(2, 3)):
-            ours.step(block, {k: v[block] for k, v in gradients.items()})
-        for t, optimiser in enumerate(theirs):
-            for k, p in alone[t].items():
-                p.grad = gradients[k][t].clone()
+            ours.step(block, gradients[block])
+        for p, gradient, optimiser in zip(alone, gradients, theirs, strict=True):
+            p.grad = gradient.clone()
             optimiser.step()
     for t in range(3):
-        for k in stacked:
-            torch.testing.assert_close(stacked[k][t], alone[t][k].detach())
+        torch.testing.assert_close(stacked[t], alone[t].detach())
 
 
-def second_moment(gradients: Tensor, moments: torch.dtype) -> Tensor:
-    adam = Adam(
-        {"p": torch.zeros(1, gradients.shape[1])}, learning_rate=RATE, betas=BETAS, moments=moments
-    )
+def second_moment(gradients: Tensor, moments: torch.dtype, compiled: bool = True) -> Tensor:
+    weights = torch.zeros(1, gradients.shape[1])
+    adam = Adam(weights, learning_rate=RATE, betas=BETAS, moments=moments)
+    if not compiled:
+        adam.arrays = None
     for g in gradients:
-        adam.step(slice(0, 1), {"p": g.unsqueeze(0)})
-    return adam.second["p"][0].float()
+        adam.step(slice(0, 1), g.unsqueeze(0))
+    return adam.second[0].float()
 
 
-def rounded_plainly(x: Tensor, step: int) -> Tensor:
+def rounded_plainly(x: Tensor, chance: Tensor) -> Tensor:
     return x.to(torch.bfloat16)
 
 
@@ -52,10 +53,11 @@ GRADIENTS = {
 }
 
 
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("kind", GRADIENTS)
-def test_half_precision_tracks_the_second_moment(kind: str) -> None:
+def test_half_precision_tracks_the_second_moment(kind: str, compiled: bool) -> None:
     exact = second_moment(GRADIENTS[kind], torch.float32)
-    ratio = second_moment(GRADIENTS[kind], torch.bfloat16) / exact
+    ratio = second_moment(GRADIENTS[kind], torch.bfloat16, compiled) / exact
     assert ratio.mean() == pytest.approx(1, abs=0.05)
     assert ratio.sub(1).abs().mean() < 0.08
 
@@ -64,7 +66,7 @@ def test_half_precision_tracks_the_second_moment(kind: str) -> None:
 def test_plain_rounding_would_not(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the moment stops where a step is less than half a digit."""
     monkeypatch.setattr("datalens.ensemble.adam.round_by_chance", rounded_plainly)
-    ratio = second_moment(GRADIENTS[kind], torch.bfloat16) / second_moment(
+    ratio = second_moment(GRADIENTS[kind], torch.bfloat16, False) / second_moment(
         GRADIENTS[kind], torch.float32
     )
     assert abs(ratio.mean() - 1) > 0.1
@@ -73,7 +75,8 @@ def test_plain_rounding_would_not(kind: str, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("value", [1.0, 1.001, -3.7e-9, 0.123456, 2.5e20])
 def test_rounding_is_unbiased_and_to_a_neighbour(value: float) -> None:
     x = torch.full((1,), value)
-    rounded = torch.stack([round_by_chance(x, step) for step in range(20_000)]).double()
+    drawn = [round_by_chance(x, dice(x, step)) for step in range(20_000)]
+    rounded = torch.stack(drawn).double()
     step = abs(value) * 2**-7
     assert (rounded - value).abs().max() < step
     assert rounded.mean().item() == pytest.approx(x.item(), abs=0.02 * step)
@@ -82,8 +85,9 @@ def test_rounding_is_unbiased_and_to_a_neighbour(value: float) -> None:
 def test_special_values_survive_rounding() -> None:
     x = torch.tensor([0.0, torch.inf, -torch.inf, torch.nan])
     for step in range(100):
-        assert torch.equal(round_by_chance(x, step)[:3].float(), x[:3])
-        assert round_by_chance(x, step)[3].isnan()
+        rounded = round_by_chance(x, dice(x, step))
+        assert torch.equal(rounded[:3].float(), x[:3])
+        assert rounded[3].isnan()
 
 
 def test_moments_belong_to_teachers() -> None:
@@ -94,11 +98,9 @@ def test_moments_belong_to_teachers() -> None:
     other[1] = torch.inf
     results = []
     for given in (gradient, other):
-        adam = Adam(
-            {"p": torch.ones(3, 50)}, learning_rate=RATE, betas=BETAS, moments=torch.bfloat16
-        )
+        adam = Adam(torch.ones(3, 50), learning_rate=RATE, betas=BETAS, moments=torch.bfloat16)
         for _ in range(3):
-            adam.step(slice(0, 3), {"p": given})
-        results.append((adam.parameters["p"], adam.first["p"], adam.second["p"]))
+            adam.step(slice(0, 3), given)
+        results.append((adam.weights, adam.first, adam.second))
     for a, b in zip(*results, strict=True):
         assert torch.equal(a[[0, 2]], b[[0, 2]]) and not torch.equal(a[1], b[1])

@@ -2,79 +2,168 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from datalens.ensemble import DISCRIMINATORS, Discriminator, Reference, make_discriminator, stream
+from datalens.ensemble.adam import Adam
+from datalens.ensemble.stacked import images_first, rows_first
 from datalens.errors import DataLensError
 
 from . import oracle
 
 SHAPES = [((1, 28, 28), 10), ((3, 64, 64), 3), ((1, 8, 8), 2), ((1, 13, 9), 5), ((3, 32, 32), 4)]
 TEACHERS, IMAGES = 3, 4
+Batch = tuple[Tensor, Tensor]
 
 
-def lively(model: Discriminator, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Parameters of a few teachers, none of them zero."""
-    each = [model.initial(stream(b"lively", t)) for t in range(TEACHERS)]
-    return {
-        name: torch.stack([one[name] for one in each]).to(dtype).add_(0.03).requires_grad_()
-        for name in each[0]
-    }
+def lively(model: Discriminator, dtype: torch.dtype) -> Adam:
+    """Weights of a few teachers, none of them zero, with moments that are."""
+    weights = torch.zeros(TEACHERS, model.layout.size)
+    views = model.layout.views(weights)
+    for t in range(TEACHERS):
+        for name, value in model.initial(stream(b"lively weights", t)).items():
+            views[name][t] = value + 0.003
+    return Adam(weights.to(dtype), learning_rate=1e-3, betas=(0.5, 0.999), moments=dtype)
 
 
-def batch(model: Discriminator, common: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    g = stream(b"batch")
-    lead = (IMAGES,) if common else (TEACHERS, IMAGES)
+def rows(images: Tensor) -> Tensor:
+    own = images if images.ndim == 5 else images.unsqueeze(0)
+    return rows_first(own).contiguous()
+
+
+def batch(model: Discriminator, size: int, common: bool, dtype: torch.dtype) -> Batch:
+    g = stream(b"batch", size)
+    lead = (size,) if common else (TEACHERS, size)
     images = torch.rand(*lead, *model.shape, generator=g).to(dtype)
     return images, torch.randint(0, model.n_classes, lead, generator=g)
 
 
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-11), (torch.float32, 1e-4)])
+def own_part(batch: Batch, t: int) -> Batch:
+    images, labels = batch
+    return (images[t], labels[t]) if labels.ndim == 2 else batch
+
+
+def truths(model: Discriminator, adam: Adam, t: int) -> dict[str, Tensor]:
+    views = model.layout.views(adam.weights)
+    return {k: p[t].detach().double().clone().requires_grad_() for k, p in views.items()}
+
+
+WAYS = {
+    "portable": (torch.float64, Discriminator.learn, Discriminator.realism, 1e-11),
+    "portable in float32": (torch.float32, Discriminator.learn, Discriminator.realism, 1e-4),
+    "as it comes": (torch.float32, None, None, 1e-4),
+}
+"""On a CPU and in float32 the second way is not what comes: compiled loops do, where there are."""
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("common", [True, False], ids=["common", "own"])
 @pytest.mark.parametrize("shape, n_classes", SHAPES, ids=str)
 @pytest.mark.parametrize("name", DISCRIMINATORS)
-def test_equals_the_plain_module(
-    name: str, shape: tuple, n_classes: int, common: bool, dtype: torch.dtype, tolerance: float
+def test_images_gradient_equals_the_plain_module(
+    name: str, shape: tuple, n_classes: int, common: bool, way: str
 ) -> None:
     model = make_discriminator(name, shape, n_classes)
-    params = lively(model, dtype)
-    images, labels = batch(model, common, dtype)
-    seen = images.expand(TEACHERS, IMAGES, *shape).detach().requires_grad_()
-    weights = torch.randn(TEACHERS, IMAGES, generator=stream(b"weights")).to(dtype)
-
-    found = model.logits(params, seen, labels)
-    slopes = torch.autograd.grad((found * weights).sum(), [seen, *params.values()])
-    assert torch.equal(found, model.logits(params, images, labels))
-
+    dtype, _, realism, tolerance = WAYS[way]
+    adam = lively(model, dtype)
+    images, labels = batch(model, IMAGES, common=True, dtype=dtype)
+    seen = rows(images) if realism else model.prepare(rows(images), dtype)
+    found = (realism or type(model).realism)(model, adam.weights, seen, labels)
+    errors = []
     for t in range(TEACHERS):
-        own = {k: p[t].detach().clone().requires_grad_() for k, p in params.items()}
-        x, y = (images, labels) if common else (images[t], labels[t])
-        x = x.clone().requires_grad_()
-        truth = oracle.logits(name, own, x, y, n_classes)
-        true_slopes = torch.autograd.grad((truth * weights[t]).sum(), [x, *own.values()])
-        assert close(found[t], truth, tolerance)
-        assert close(slopes[0][t], true_slopes[0], tolerance)
-        steepest = max(float(s.abs().max()) for s in true_slopes[1:])
-        for k, slope, true_slope in zip(own, slopes[1:], true_slopes[1:], strict=True):
-            scale = steepest if k.endswith(".bias") else None  # sums that nearly cancel
-            assert close(slope[t], true_slope, tolerance, scale), k
+        x = images.double().clone().requires_grad_()
+        logits = oracle.logits(name, truths(model, adam, t), x, labels, n_classes)
+        (slope,) = torch.autograd.grad(F.logsigmoid(logits).sum(), x)
+        errors.append(error(images_first(found[t]), slope))
+    check(errors, dtype, tolerance)
 
 
-def close(a: Tensor, b: Tensor, tolerance: float, scale: float | None = None) -> bool:
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shape, n_classes", SHAPES, ids=str)
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_parameters_gradient_equals_the_plain_module(
+    name: str, shape: tuple, n_classes: int, way: str
+) -> None:
+    """Three batches, the third with the images of the first; unequal weights.
+
+    From nothing, the first moment is half the gradient after one step.
+    """
+    model = make_discriminator(name, shape, n_classes)
+    dtype, learn, _, tolerance = WAYS[way]
+    adam = lively(model, dtype)
+    real = batch(model, IMAGES, common=False, dtype=dtype)
+    fake = batch(model, IMAGES + 2, common=True, dtype=dtype)
+    wrong = (real[0], (real[1] + 1) % n_classes)
+    shown = [(0, real[1]), (1, fake[1]), (0, wrong[1])]
+    total = 3 * IMAGES + 2
+    aim = torch.tensor([1.0] * IMAGES + [0.0] * (total - IMAGES)).to(dtype)
+    weight = torch.rand(total, generator=stream(b"weights")).to(dtype)
+    before = [truths(model, adam, t) for t in range(TEACHERS)]
+
+    images = [rows(real[0]), rows(fake[0])]
+    prepared = images if learn else [model.prepare(x, dtype) for x in images]
+    block = slice(0, TEACHERS)
+    (learn or type(model).learn)(model, adam, block, prepared, shown, aim, weight)
+
+    found = model.layout.views(adam.first * 2)
+    errors = []
+    for t, own in enumerate(before):
+        parts = (own_part(b, t) for b in (real, fake, wrong))
+        judged = [oracle.logits(name, own, x.double(), y, n_classes) for x, y in parts]
+        loss = F.binary_cross_entropy_with_logits(
+            torch.cat(judged), aim.double(), weight.double(), reduction="sum"
+        )
+        slopes = torch.autograd.grad(loss, list(own.values()))
+        steepest = max(float(s.abs().max()) for s in slopes)
+        named = zip(own, slopes, strict=True)
+        errors.append(  # biases are sums that nearly cancel
+            max(error(found[k][t], s, steepest if k.endswith(".bias") else None) for k, s in named)
+        )
+    check(errors, dtype, tolerance)
+    assert (adam.steps == 1).all()
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_logits_equal_the_plain_module(name: str) -> None:
+    model = make_discriminator(name, (1, 13, 9), 5)
+    adam = lively(model, torch.float64)
+    images, labels = batch(model, IMAGES, common=False, dtype=torch.float64)
+    found = model.logits(model.layout.views(adam.weights), [rows(images)], [(0, labels)])
+    for t in range(TEACHERS):
+        truth = oracle.logits(name, truths(model, adam, t), images[t], labels[t], 5)
+        assert close(found[t], truth, 1e-11)
+
+
+def error(a: Tensor, b: Tensor, scale: float | None = None) -> float:
     scale = float(b.detach().abs().max()) if scale is None else scale
-    return float((a - b).detach().abs().max()) <= tolerance * scale
+    return float((a - b).detach().abs().max()) / scale
+
+
+def check(errors: list[float], dtype: torch.dtype, tolerance: float) -> None:
+    """Of each teacher. In float32 a unit may round to the other side of its rectifier's kink, and
+    then the derivative jumps: that may happen to one teacher."""
+    spared = 1 if dtype == torch.float32 else 0
+    assert sorted(errors)[-1 - spared] <= tolerance, errors
+
+
+def close(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    return error(a, b) <= tolerance
 
 
 def test_the_comparison_sees_a_wrong_padding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: zeros the other way round, as PyTorch users would pad."""
     model = make_discriminator("compact", (3, 64, 64), 3)
-    params = lively(model, torch.float64)
-    images, labels = batch(model, True, torch.float64)
-    own = {k: p[0] for k, p in params.items()}
-    truth = oracle.logits("compact", own, images, labels, 3)
-    assert close(model.logits(params, images, labels)[0], truth, 1e-11)
+    adam = lively(model, torch.float64)
+    images, labels = batch(model, IMAGES, common=True, dtype=torch.float64)
+    truth = oracle.logits("compact", truths(model, adam, 0), images, labels, 3)
+
+    def found() -> Tensor:
+        return model.logits(model.layout.views(adam.weights), [rows(images)], [(0, labels)])[0]
+
+    assert close(found(), truth, 1e-11)
     monkeypatch.setattr("datalens.ensemble.stacked.padding", lambda size: (2, 1))
-    assert not close(model.logits(params, images, labels)[0], truth, 1e-4)
+    assert not close(found(), truth, 1e-4)
 
 
 def test_the_reference_has_the_published_size() -> None:
@@ -100,10 +189,11 @@ def test_fresh_parameters_fit_their_shapes_and_repeat(name: str) -> None:
 
 def test_a_compact_logit_depends_on_its_image_alone() -> None:
     model = make_discriminator("compact", (1, 28, 28), 10)
-    params = lively(model, torch.float64)
-    images, labels = batch(model, True, torch.float64)
-    alone = model.logits(params, images[:1], labels[:1])
-    assert close(alone[:, 0], model.logits(params, images, labels)[:, 0], 1e-12)
+    views = model.layout.views(lively(model, torch.float64).weights)
+    images, labels = batch(model, IMAGES, common=True, dtype=torch.float64)
+    alone = model.logits(views, [rows(images[:1])], [(0, labels[:1])])
+    among = model.logits(views, [rows(images)], [(0, labels)])
+    assert close(alone[:, 0], among[:, 0], 1e-12)
 
 
 @pytest.mark.parametrize(

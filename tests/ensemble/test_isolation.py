@@ -1,18 +1,19 @@
 """Changing one record changes one teacher, bit for bit; what shares anything fails that check."""
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from datalens.ensemble import DISCRIMINATORS
 from datalens.ensemble.adam import Adam
 from datalens.ensemble.teachers import Teachers
+from datalens.ensemble.workers import Workers
 
-from .ensembles import CLASSES, N_TEACHERS, ensemble, everything, shards, trained
+from .ensembles import CLASSES, N_TEACHERS, ensemble, everything, in_double, shards, trained
 
 VICTIM, RECORD = 3, 2
 
@@ -41,11 +42,21 @@ def differing(a: dict[str, Tensor], b: dict[str, Tensor]) -> set[int]:
     }
 
 
-def touched(name: str, change: Callable[[Tensor, Tensor], None], **settings: Any) -> set[int]:
+Change = Callable[[Tensor, Tensor], None]
+
+
+def same(teachers: Teachers) -> Teachers:
+    return teachers
+
+
+def touched(
+    name: str, change: Change, kind: Callable[[Teachers], Teachers] = same, **settings: Any
+) -> set[int]:
     images, labels = shards()
-    before = everything(trained(ensemble(name, images.clone(), labels.clone(), **settings)))
+    first = kind(ensemble(name, images.clone(), labels.clone(), **settings))
+    before = everything(trained(first))
     change(images, labels)
-    return differing(before, everything(trained(ensemble(name, images, labels, **settings))))
+    return differing(before, everything(trained(kind(ensemble(name, images, labels, **settings)))))
 
 
 @pytest.mark.parametrize("change", [pixel, blank, label])
@@ -57,12 +68,12 @@ def touched(name: str, change: Callable[[Tensor, Tensor], None], **settings: Any
         {"block_size": 6},
         {"mismatch": True, "real_batch": 4},
         {"mismatch": False, "moments": torch.bfloat16},
+        {"kind": in_double},
     ],
-    ids=str,
+    ids=["plain", "one block", "mismatch", "bfloat16", "double"],
 )
-def test_one_record_touches_one_teacher(
-    name: str, change: Callable[[Tensor, Tensor], None], settings: dict
-) -> None:
+def test_one_record_touches_one_teacher(name: str, change: Change, settings: dict) -> None:
+    """By compiled loops, where there are some, and (in double precision) by PyTorch."""
     assert touched(name, change, **settings) == {VICTIM}
 
 
@@ -84,17 +95,14 @@ def test_nan_stays_in_its_teacher(name: str) -> None:
 
 
 def test_shared_batch_statistics_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def over_the_block(x: Tensor, scale: Tensor, shift: Tensor, batches: list[int]) -> Tensor:
-        parts = []
-        for part in x.split(batches, dim=-1):
-            axes = (0, *range(2, x.ndim))
-            mean, var = part.mean(axes, keepdim=True), part.var(axes, keepdim=True)
-            parts.append((part - mean) / (var + 1e-5).sqrt())
-        wide = (..., *(None,) * (x.ndim - 2))
-        return torch.cat(parts, dim=-1) * scale[wide] + shift[wide]
+    def over_the_block(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        axes = (0, 1, 3, 4)
+        normal = (x - x.mean(axes, keepdim=True)) / (x.var(axes, keepdim=True) + 1e-5).sqrt()
+        wide = (slice(None), None, slice(None), None, None)
+        return normal * scale[wide] + shift[wide]
 
     monkeypatch.setattr("datalens.ensemble.reference.batch_norm", over_the_block)
-    assert touched("reference", pixel) == {0, 1, 2, 3}
+    assert touched("reference", pixel, in_double) == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("name", DISCRIMINATORS)
@@ -102,14 +110,42 @@ def test_shared_moments_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -
     """As in the public code, where 80 teachers take turns with one set of moments."""
     own_step = Adam.step
 
-    def in_one_slot(self: Adam, block: slice, gradients: dict[str, Tensor]) -> None:
-        own_step(self, block, gradients)
-        for moments in (self.first, self.second):
-            for moment in moments.values():
-                moment[block] = moment[block].mean(0, keepdim=True)
+    def in_one_slot(self: Adam, rows: slice, gradient: Tensor) -> None:
+        own_step(self, rows, gradient)
+        for moment in (self.first, self.second):
+            moment[rows] = moment[rows].mean(0, keepdim=True)
 
     monkeypatch.setattr(Adam, "step", in_one_slot)
-    assert touched(name, pixel) == {0, 1, 2, 3}
+    assert touched(name, pixel, in_double) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_memory_that_remembers_the_last_teacher_is_caught(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled loops use the same memory for one teacher after the other."""
+    home = f"datalens.ensemble.{name}_cpu"
+    own_learn = importlib.import_module(home).learn
+
+    def forgetful(net: Any, memory: Any, *rest: Any) -> None:
+        own_learn(net, memory, *rest)
+        memory.gradient[:] *= 0.5  # what is not written anew next time stays
+
+    def remembering(net: Any, memory: Any, *rest: Any) -> None:
+        p = rest[-5]
+        last = memory.gradient.copy()
+        own_learn(net, memory, *rest)
+        p -= 1e-6 * last
+
+    monkeypatch.setattr(f"{home}.learn", forgetful)
+    assert touched(name, pixel) == {VICTIM}
+    monkeypatch.setattr(f"{home}.learn", remembering)
+    monkeypatch.setattr(Workers, "share", one_after_the_other)
+    assert touched(name, pixel) > {VICTIM}
+
+
+def one_after_the_other(self: Workers, items: Any, work: Any) -> list[Any]:
+    return [work(iter(items))]
 
 
 def test_a_shared_random_stream_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,12 +164,13 @@ def test_a_shared_random_stream_is_caught(monkeypatch: pytest.MonkeyPatch) -> No
         return wrong
 
     monkeypatch.setattr(Teachers, "_wrong", drawn_until_wrong)
+    monkeypatch.setattr(Workers, "share", one_after_the_other)
     assert touched("compact", label) > {VICTIM}
 
 
 def test_a_loss_scaled_over_the_block_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def centred(x: Tensor) -> Tensor:
-        return torch.log1p(x.exp()) * (1 + x.mean())
+        return 1 / (1 + (-x).exp()) * (1 + x.mean())
 
-    monkeypatch.setattr(F, "softplus", centred)
-    assert touched("compact", pixel) == {0, 1, 2, 3}
+    monkeypatch.setattr(torch, "sigmoid", centred)
+    assert touched("compact", pixel, in_double) == {0, 1, 2, 3}

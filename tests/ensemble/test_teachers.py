@@ -11,7 +11,6 @@ from datalens.errors import DataLensError
 
 from .ensembles import (
     CLASSES,
-    DEAD,
     N_TEACHERS,
     SHAPE,
     SHARD,
@@ -25,6 +24,10 @@ from .ensembles import (
     trained,
 )
 from .oracle import OneTeacher
+
+DEAD = {"conv2.bias", "hidden.bias"}
+"""Biases that the reference's batch norm takes out again. Their gradient is zero but for rounding,
+which a plain module's Adam blows up to a step of full size; no output depends on them."""
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-6) -> bool:
@@ -82,8 +85,17 @@ def test_blocks_change_nothing_beyond_rounding(name: str, block_size: int) -> No
     whole = everything(trained(in_double(ensemble(name, block_size=N_TEACHERS))))
     blocks = everything(trained(in_double(ensemble(name, block_size=block_size))))
     for k in whole:
-        if not (name == "reference" and k.split(".", 1)[-1] in DEAD):
-            assert close(blocks[k], whole[k]), k
+        assert close(blocks[k], whole[k]), k
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_threads_change_no_bit(name: str) -> None:
+    found = []
+    for threads in (1, 3):
+        teachers = ensemble(name, block_size=2)
+        teachers.workers.count = threads
+        found.append(everything(trained(teachers)))
+    assert all(torch.equal(found[0][k], found[1][k]) for k in found[0])
 
 
 @pytest.mark.parametrize("name", DISCRIMINATORS)
@@ -122,7 +134,7 @@ def test_gradients_name_their_teachers_and_change_nothing() -> None:
 def test_progress_counts_teachers() -> None:
     done: list[int] = []
     ensemble("compact").train(*synthetic(), step=0, updates=3, progress=done.append)
-    assert done == [4, 6]
+    assert done in ([4, 6], [2, 6])
 
 
 def test_the_secret_and_the_step_decide_what_is_drawn() -> None:
@@ -130,7 +142,7 @@ def test_the_secret_and_the_step_decide_what_is_drawn() -> None:
         teachers = ensemble("compact", secret=secret, real_batch=3)
         images, labels = teachers._records(slice(0, 4), step, update)
         wrong = teachers._wrong(labels, slice(0, 4), step, update)
-        return torch.cat([images.flatten(), wrong.flatten()])
+        return torch.cat([images.flatten().long(), wrong.flatten()])
 
     assert torch.equal(drawn(b"a", 1, 0), drawn(b"a", 1, 0))
     for other in [(b"b", 1, 0), (b"a", 2, 0), (b"a", 1, 1), (b"a", 0, 1)]:
@@ -144,7 +156,7 @@ def test_wrong_labels_are_wrong_and_records_are_not_repeated() -> None:
     block, counts = slice(0, N_TEACHERS), torch.zeros(CLASSES)
     for step in range(50):
         seen, right = teachers._records(block, step, 0)
-        records = (seen[:, :, 0, 0, 0] * 255).round().long()
+        records = seen[:, 0, 0, 0].long()
         assert all(len(set(row.tolist())) == 4 for row in records)
         assert torch.equal(right, teachers.labels.gather(1, records))
         wrong = teachers._wrong(right, block, step, 0)
@@ -206,7 +218,7 @@ def test_bad_synthetic_batches_are_refused(x: Tensor, y: Tensor) -> None:
     with pytest.raises(DataLensError):
         teachers.train(x, y, step=0)
     with pytest.raises(DataLensError):
-        next(teachers.gradients(x, y))
+        teachers.gradients(x, y)
 
 
 @pytest.mark.parametrize("name", DISCRIMINATORS)

@@ -1,91 +1,118 @@
 """Adam for stacked teachers: every teacher has moments of its own."""
 
-from collections.abc import Mapping
+from functools import lru_cache
+from math import sqrt
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.optim.adam import adam as torch_adam
+
+from datalens.ensemble import loops
 
 EPSILON = 1e-8
-CHUNK = 1 << 17
-"""Numbers unpacked from half precision at a time: few enough to stay in the cache."""
 
 
 class Adam:
-    """Moves stacked parameters in place, a block of teachers at a time.
+    """Moves rows of weights in place; a row is one teacher's.
 
-    **Guarantee**: element-wise. What becomes of a teacher's parameters and moments is a function of
-    that teacher's gradients, parameters, moments and step count; nothing is shared.
+    **Guarantee**: element-wise. What becomes of a teacher's weights and moments is a function of
+    that teacher's gradients, weights, moments and step count; nothing is shared.
 
-    ``moments`` is the parameters' own precision, or bfloat16 to halve the memory. A second moment
+    ``moments`` is the weights' own precision, or bfloat16 to halve the memory. A second moment
     that decays by 0.1 % a step cannot move in bfloat16, whose numbers are 0.4 to 0.8 % apart, so
-    moments are then rounded up or down at random, right on average (``round_by_chance``).
+    moments are then rounded up or down at random, right on average.
     """
 
     def __init__(
         self,
-        parameters: Mapping[str, Tensor],
+        weights: Tensor,
         *,
         learning_rate: float,
         betas: tuple[float, float],
         moments: torch.dtype = torch.float32,
     ) -> None:
-        self.parameters = parameters
+        self.weights = weights
         self.learning_rate = learning_rate
         self.betas = betas
-        self.first = {k: torch.zeros_like(p, dtype=moments) for k, p in parameters.items()}
-        self.second = {k: torch.zeros_like(p, dtype=moments) for k, p in parameters.items()}
-        n_teachers = len(next(iter(parameters.values())))
-        self.steps = torch.zeros(n_teachers, dtype=torch.int64)
+        self.first = torch.zeros_like(weights, dtype=moments)
+        self.second = torch.zeros_like(weights, dtype=moments)
+        self.steps = torch.zeros(len(weights), dtype=torch.int64)
         """Steps taken, per teacher."""
 
+        self.packed = moments == torch.bfloat16
+        self.arrays: list[NDArray[Any]] | None = None
+        """Weights and both moments for compiled loops, where there are; bfloat16 as int16."""
+        if weights.device.type == "cpu" and weights.dtype == torch.float32:
+            kinds = (weights, self.first, self.second)
+            self.arrays = [
+                (t.view(torch.int16) if t.dtype == torch.bfloat16 else t).numpy() for t in kinds
+            ]
+
     @torch.no_grad()
-    def step(self, block: slice, gradients: Mapping[str, Tensor]) -> None:
-        """One step of the teachers in ``block``, which have all taken equally many."""
-        taken = int(self.steps[block][0])
-        for name, gradient in gradients.items():
-            stacked = (self.parameters[name], self.first[name], self.second[name])
-            p, m, v = (tensor[block].view(-1) for tensor in stacked)
-            g = gradient.reshape(-1)
-            if m.dtype == p.dtype:
-                self._move(taken, p, g, m, v)
-            else:
-                for piece in zip(*(t.split(CHUNK) for t in (p, g, m, v)), strict=True):
-                    self._move_packed(taken, *piece)
-        self.steps[block] += 1
+    def step(self, rows: slice, gradient: Tensor) -> None:
+        """One step of some teachers, which have all taken equally many; gradient (teachers, n)."""
+        step = int(self.steps[rows.start]) + 1
+        if self.arrays is not None:
+            self._step_compiled(rows, gradient, step)
+        else:
+            self._step_anywhere(rows, gradient, step)
+        self.steps[rows] += 1
 
-    def _move(self, taken: int, p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> None:
-        torch_adam(
-            [p],
-            [g],
-            [m],
-            [v],
-            max_exp_avg_sqs=[],
-            state_steps=[torch.tensor(float(taken), device=p.device)],
-            fused=True,
-            amsgrad=False,
-            beta1=self.betas[0],
-            beta2=self.betas[1],
-            lr=self.learning_rate,
-            weight_decay=0.0,
-            eps=EPSILON,
-            maximize=False,
-        )
+    def _step_anywhere(self, rows: slice, gradient: Tensor, step: int) -> None:
+        rate, root = corrections(step, self.learning_rate, self.betas)
+        p, m, v = self.weights[rows], self.first[rows], self.second[rows]
+        m32, v32 = m.to(p.dtype), v.to(p.dtype)
+        m32.lerp_(gradient, 1 - self.betas[0])
+        v32.mul_(self.betas[1]).addcmul_(gradient, gradient, value=1 - self.betas[1])
+        p.addcdiv_(m32, v32.sqrt().mul_(root).add_(EPSILON), value=-rate)
+        if m.dtype != p.dtype:
+            chance = dice(v32, step)
+            m.copy_(round_by_chance(m32, chance))
+            v.copy_(round_by_chance(v32, chance))
 
-    def _move_packed(self, taken: int, p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> None:
-        m32, v32 = m.float(), v.float()
-        self._move(taken, p, g, m32, v32)
-        m.copy_(round_by_chance(m32, taken))
-        v.copy_(round_by_chance(v32, taken))
+    def _step_compiled(self, rows: slice, gradient: Tensor, step: int) -> None:
+        arrays = [array[rows].reshape(-1) for array in self.arrays or ()]
+        p, m, v = arrays
+        kernel = loops.adam_packed if self.packed else loops.adam
+        kernel(p, gradient.view(-1).numpy(), m, v, self.constants(step))
+
+    def constants(self, step: int) -> tuple[Any, ...]:
+        """What the compiled loops take for this step, the first being 1."""
+        return constants(step, self.learning_rate, self.betas)
 
 
-def round_by_chance(x: Tensor, step: int) -> Tensor:
-    """Each float32 as one of its two neighbours in bfloat16, the nearer the likelier.
+def corrections(step: int, learning_rate: float, betas: tuple[float, float]) -> tuple[float, float]:
+    """How fast to go, and what the root of the second moment is to be multiplied with."""
+    beta1, beta2 = betas
+    return learning_rate / (1 - beta1**step), 1 / sqrt(1 - beta2**step)
 
-    The dice are a hash of the number itself and of the step, so they belong to the teacher whose
-    number it is, and need no memory.
+
+@lru_cache(maxsize=8)
+def constants(
+    step: int, learning_rate: float, betas: tuple[float, float]
+) -> tuple[np.float32 | np.int32, ...]:
+    """What the compiled loops take."""
+    rate, root = corrections(step, learning_rate, betas)
+    floats = (np.float32(x) for x in (*betas, rate, root, EPSILON))
+    return (*floats, np.int32(key_of(step)))
+
+
+def key_of(step: int) -> int:
+    """What a step's dice are mixed with."""
+    return (step * 0x9E3779B1 + 0x7F4A7C15) & 0x7FFFFFFF
+
+
+def dice(numbers: Tensor, step: int) -> Tensor:
+    """A number from 0 to 65,535 for each of some numbers: a hash of it and of the step.
+
+    It belongs to the teacher whose number it is, and needs no memory.
     """
-    bits = x.view(torch.int32)
-    key = (step * 0x9E3779B1 + 0x7F4A7C15) & 0x7FFFFFFF
-    dice = (bits ^ key).mul_(0x2C1B3C6D).bitwise_right_shift_(16).bitwise_and_(0xFFFF)
-    return dice.add_(bits).bitwise_and_(-0x10000).view(torch.float32).to(torch.bfloat16)
+    bits = numbers.view(torch.int32) ^ key_of(step)
+    return bits.mul_(0x2C1B3C6D).bitwise_right_shift_(16).bitwise_and_(0xFFFF)
+
+
+def round_by_chance(x: Tensor, chance: Tensor) -> Tensor:
+    """Each float32 as one of its two neighbours in bfloat16, the nearer the likelier."""
+    return (x.view(torch.int32) + chance).bitwise_and_(-0x10000).view(torch.float32).bfloat16()

@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from datalens.ensemble.discriminator import Discriminator, Parameters
-from datalens.ensemble.stacked import KERNEL, convolve, halved, images_last, linear, one_hot
+from datalens.ensemble.adam import Adam
+from datalens.ensemble.discriminator import Discriminator, Parameters, PerThread, Shown
+from datalens.ensemble.stacked import KERNEL, convolve, halved, linear, one_hot
+
+if TYPE_CHECKING:
+    from datalens.ensemble.compact_cpu import Memory, Net
 
 WIDEST = 1024
 """Numbers the hidden layer reads at most: larger images are convolved down first."""
@@ -27,6 +32,10 @@ class Compact(Discriminator):
 
     name = "compact"
     mismatch = True
+
+    def __init__(self, shape: tuple[int, int, int], n_classes: int) -> None:
+        super().__init__(shape, n_classes)
+        self._own = PerThread()
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         c, h, w = self.shape
@@ -53,19 +62,75 @@ class Compact(Discriminator):
 
         return {name: fresh(name, shape) for name, shape in self.parameter_shapes().items()}
 
-    def features(self, params: Parameters, images: Tensor) -> Tensor:
-        p = params
-        x = images_last(images, len(p["hidden.bias"]))
+    def logits(self, params: Parameters, images: Sequence[Tensor], shown: Shown) -> Tensor:
+        p, teachers = params, len(params["hidden.bias"])
+        own = [x.expand(teachers, *x.shape[1:]) for x in images]
+        x = own[0] if len(own) == 1 else torch.cat(own, dim=-1)
         layer = 1
         while f"conv{layer}.weight" in p:
-            bias = p[f"conv{layer}.bias"][:, :, None, None, None]
+            bias = p[f"conv{layer}.bias"][:, None, :, None, None]
             x = F.leaky_relu(convolve(x, p[f"conv{layer}.weight"]) + bias, SLOPE)
             layer += 1
-        return F.leaky_relu(linear(x.flatten(1, 3), p["hidden.weight"], p["hidden.bias"]), SLOPE)
+        x = F.leaky_relu(linear(x.flatten(1, 3), p["hidden.weight"], p["hidden.bias"]), SLOPE)
+        features = x.split([part.shape[-1] for part in own], dim=-1)
+        judged = []
+        for which, labels in shown:
+            y = one_hot(labels, self.n_classes, teachers, x.dtype)
+            head, bias = torch.bmm(p["head.weight"], y), torch.bmm(p["head.bias"], y)
+            judged.append((head * features[which]).sum(1) + bias.squeeze(1))
+        return torch.cat(judged, dim=1)
 
-    def judge(
-        self, params: Parameters, features: Tensor, labels: Tensor, batches: Sequence[int]
-    ) -> Tensor:
-        y = one_hot(labels, self.n_classes, len(features), features.dtype)
-        head, bias = torch.bmm(params["head.weight"], y), torch.bmm(params["head.bias"], y)
-        return (head * features).sum(1) + bias.squeeze(1)
+    def prepare(self, images: Tensor, dtype: torch.dtype) -> Any:
+        images = super().prepare(images, dtype)
+        return images.flatten(1, 3).numpy() if self._quick(images) else images
+
+    def learn(
+        self,
+        adam: Adam,
+        block: slice,
+        images: Sequence[Any],
+        shown: Shown,
+        real: Tensor,
+        weight: Tensor,
+    ) -> None:
+        if not self._quick(adam.weights):
+            return super().learn(adam, block, images, shown, real, weight)
+        from datalens.ensemble.compact_cpu import learn
+
+        net, memory = self._memory(images, [which for which, _ in shown])
+        teachers = block.stop - block.start
+        labels = torch.cat([y.expand(teachers, -1) for _, y in shown], dim=1).numpy()
+        p, m, v = (array[block] for array in adam.arrays or ())
+        constants = adam.constants(int(adam.steps[block.start]) + 1)
+        aims = (real.numpy(), weight.numpy())
+        learn(net, memory, tuple(images), labels, *aims, p, m, v, constants, adam.packed)
+        adam.steps[block] += 1
+        return None
+
+    def realism(self, rows: Tensor, images: Any, labels: Tensor) -> Tensor:
+        if not self._quick(rows):
+            return super().realism(rows, images, labels)
+        from datalens.ensemble.compact_cpu import realism
+
+        c, h, w = self.shape
+        net, memory = self._memory([images], [0])
+        found = torch.empty(len(rows), c * h * w, len(labels))
+        realism(net, memory, (images,), labels.numpy(), rows.numpy(), found.numpy())
+        return found.view(len(rows), h, c, w, -1)
+
+    def _memory(self, images: Sequence[Any], which: Sequence[int]) -> "tuple[Net, Memory]":
+        """What this thread computes in."""
+        from datalens.ensemble.compact_cpu import memory_for, net_of
+
+        sizes = (*(x.shape[-1] for x in images), -1, *which)
+        own = self._own.kept
+        if sizes not in own:
+            net = net_of(self.layout)
+            counts = [x.shape[-1] for x in images]
+            own[sizes] = net, memory_for(net, self.layout.size, counts, which)
+        return own[sizes]
+
+    def _quick(self, tensor: Tensor) -> bool:
+        """Whether there are compiled loops for it."""
+        plain = "conv1.weight" not in self.layout.shapes
+        return plain and tensor.device.type == "cpu" and tensor.dtype == torch.float32

@@ -1,22 +1,35 @@
 """What the ensemble asks of a discriminator: the same small network for many teachers at once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from math import prod
-from typing import ClassVar
+from threading import local
+from typing import Any, ClassVar
 
+import torch
 from torch import Generator, Tensor
 
+from datalens.ensemble.adam import Adam
+from datalens.ensemble.layout import Layout
 from datalens.errors import DataLensError
 
 Parameters = Mapping[str, Tensor]
 """Parameters of a block of teachers: every tensor has the teacher as its leading axis."""
+Shown = Sequence[tuple[int, Tensor]]
+"""Batches to judge: which of the images, and their labels, (teachers, m) or common (m,)."""
+
+
+class PerThread(local):
+    """What each thread keeps for itself."""
+
+    def __init__(self) -> None:
+        self.kept: dict[Hashable, Any] = {}
 
 
 class Discriminator(ABC):
     """A label-conditional image discriminator, evaluated for a block of teachers at a time.
 
-    **Guarantee**: teachers never mix. Row b of ``logits`` and of its derivatives is a function of
+    **Guarantee**: teachers never mix. Row b of the logits and of their derivatives is a function of
     row b of the parameters and of row b of the images and labels (or of the common ones), bit for
     bit.
     """
@@ -26,6 +39,8 @@ class Discriminator(ABC):
     """Whether training shows it, by default, its real images under wrong labels as negatives."""
     smallest_batch: ClassVar[int] = 1
     """Fewest images it can judge at a time."""
+    block_numbers: ClassVar[int] = 5_000_000
+    """Parameters and pixels in a block of teachers by default, at most: what the cache likes."""
 
     def __init__(self, shape: tuple[int, int, int], n_classes: int) -> None:
         """For images of ``shape`` (channels, height, width)."""
@@ -38,6 +53,7 @@ class Discriminator(ABC):
             raise DataLensError(f"a discriminator takes 2 to 1000 classes, got {n_classes!r}.")
         self.shape = shape
         self.n_classes = n_classes
+        self.layout = Layout(self.parameter_shapes())
 
     @abstractmethod
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -48,26 +64,58 @@ class Discriminator(ABC):
         """Fresh parameters of one teacher."""
 
     @abstractmethod
-    def features(self, params: Parameters, images: Tensor) -> Tensor:
-        """What the teachers make of each image before they look at its label: (teachers, ..., m).
+    def logits(self, params: Parameters, images: Sequence[Tensor], shown: Shown) -> Tensor:
+        """How real the images look to each teacher under the labels they are shown with.
 
-        Images in [0, 1] are (teachers, m, c, h, w), each teacher its own, or (m, c, h, w), common
-        to all.
+        Images in [0, 1] are (teachers, h, c, w, m), each teacher its own, or (1, h, c, w, m),
+        common to all. A batch of ``shown`` is normalised, where that is done, by itself. The
+        result is (teachers, images), one batch behind the other.
         """
 
-    @abstractmethod
-    def judge(
-        self, params: Parameters, features: Tensor, labels: Tensor, batches: Sequence[int]
-    ) -> Tensor:
-        """Logits (teachers, m) of the images behind ``features``, shown under ``labels``.
+    def prepare(self, images: Tensor, dtype: torch.dtype) -> Any:
+        """Images, or bytes from 0 to 255, as the two methods below want them.
 
-        Labels are (teachers, m), each teacher its own, or (m,), common to all. ``batches`` are the
-        sizes of the batches that stand one behind the other in the m images.
+        What can be done once for several calls is done here; ``dtype`` is that of the weights.
         """
+        scaled = images.to(dtype)
+        return scaled.div_(255) if images.dtype == torch.uint8 else scaled
 
-    def logits(self, params: Parameters, images: Tensor, labels: Tensor) -> Tensor:
-        """How real each image of one batch looks to each teacher under its label: (teachers, m)."""
-        return self.judge(params, self.features(params, images), labels, [labels.shape[-1]])
+    def learn(
+        self,
+        adam: Adam,
+        block: slice,
+        images: Sequence[Any],
+        shown: Shown,
+        real: Tensor,
+        weight: Tensor,
+    ) -> None:
+        """One step of Adam down each teacher's loss, for the teachers in ``block``.
+
+        The loss of an image is -log D if it is ``real`` (1) and -log(1 - D) if not (0); it counts
+        with its ``weight``. Both are (images,).
+        """
+        rows = adam.weights[block]
+        params = {k: p.detach().requires_grad_() for k, p in self.layout.views(rows).items()}
+        with torch.enable_grad():
+            logits = self.logits(params, images, shown)
+        slope = (torch.sigmoid(logits.detach()) - real) * weight
+        found = torch.autograd.grad(logits, list(params.values()), slope, materialize_grads=True)
+        gradient = torch.zeros_like(rows)
+        for target, part in zip(self.layout.views(gradient).values(), found, strict=True):
+            target.copy_(part)
+        adam.step(block, gradient)
+
+    def realism(self, rows: Tensor, images: Any, labels: Tensor) -> Tensor:
+        """d log D(x) / dx of the images of one batch, (teachers, h, c, w, m).
+
+        ``rows`` are the teachers' parameters. Where a batch is normalised, log D is summed over it
+        before it is differentiated.
+        """
+        free = images.expand(len(rows), *images.shape[1:]).detach().requires_grad_()
+        with torch.enable_grad():
+            logits = self.logits(self.layout.views(rows), [free], [(0, labels)])
+        (gradient,) = torch.autograd.grad(logits, free, torch.sigmoid(-logits.detach()))
+        return gradient
 
     @property
     def n_parameters(self) -> int:

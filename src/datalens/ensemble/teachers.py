@@ -1,20 +1,23 @@
 """All teachers of an ensemble: private shards in, gradients on synthetic images out."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import chain
+from threading import Lock
+from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from datalens.ensemble.adam import Adam
 from datalens.ensemble.checks import check_between, check_shards, check_synthetic
-from datalens.ensemble.discriminator import Discriminator
+from datalens.ensemble.discriminator import Discriminator, Shown
+from datalens.ensemble.stacked import images_first, rows_first
 from datalens.ensemble.streams import stream
+from datalens.ensemble.workers import Workers
 from datalens.errors import DataLensError
 
-BLOCK_NUMBERS = 5_000_000
-"""Parameters and pixels in a block by default, at most. Measured: 8 reference teachers, or 32
-compact ones with 100 records, are as fast as any; larger blocks leave the cache."""
+Result = TypeVar("Result")
 
 
 class Teachers:
@@ -24,8 +27,8 @@ class Teachers:
     was shown. Changing any of shard i's records changes no bit of another teacher's parameters,
     moments or gradients, whatever the values, NaN included.
 
-    At a fixed block size and number of threads results are the same bit for bit; at another they
-    differ by rounding.
+    At a fixed block size results are the same bit for bit, whatever the number of threads; at
+    another they differ by rounding.
     """
 
     def __init__(
@@ -53,7 +56,7 @@ class Teachers:
         """
         check_shards(discriminator, images, labels)
         self.discriminator = discriminator
-        self.images = images.to(device)
+        self.images = rows_first(images).contiguous().to(device)
         self.labels = labels.to(device, torch.int64)
         self.n_teachers, shard = labels.shape
         self.secret = secret
@@ -70,8 +73,11 @@ class Teachers:
             check_between("each of betas", beta, 0, 0.99999)
         if moments not in (torch.float32, torch.bfloat16):
             raise DataLensError(f"moments are float32 or bfloat16, got {moments}.")
-        self.parameters = self._fresh(device)
-        self.adam = Adam(self.parameters, learning_rate=learning_rate, betas=betas, moments=moments)
+        self.workers = Workers(self.labels.device)
+        self.layout = discriminator.layout
+        weights = torch.zeros(self.n_teachers, self.layout.size, device=device)
+        self.adam = Adam(weights, learning_rate=learning_rate, betas=betas, moments=moments)
+        self._begin()
 
     def train(
         self,
@@ -87,36 +93,58 @@ class Teachers:
         ``step`` says which of the run's steps this is: with the secret and the teacher's number it
         fixes what the teacher draws at random. ``progress`` is told how many teachers are done.
         """
-        synthetic, labels = self._received(synthetic, labels)
+        images, labels = self._received(synthetic, labels)
         check_between("updates", updates, 0)
-        for block in self._blocks():
-            for update in range(updates):
-                self._update(block, synthetic, labels, step, update)
-            if progress is not None:
-                progress(block.stop)
+        done, lock = 0, Lock()
 
-    def gradients(self, synthetic: Tensor, labels: Tensor) -> Iterator[tuple[range, Tensor]]:
-        """For block after block of teachers, d log D(x) / dx of every synthetic image.
+        def train(blocks: Iterator[slice]) -> None:
+            nonlocal done
+            for block in blocks:
+                self._train(block, images, labels, step, updates)
+                with lock:
+                    done += block.stop - block.start
+                    if progress is not None:
+                        progress(done)
 
-        Yields the teachers' numbers and (teachers, m, c * h * w). Following it makes the image look
-        more real to that teacher. Where a discriminator normalises over its batch, log D is summed
-        over the batch before it is differentiated.
+        self.workers.share(self._blocks(), train)
+
+    def ask(
+        self,
+        synthetic: Tensor,
+        labels: Tensor,
+        count: Callable[[Iterator[tuple[range, Tensor]]], Result],
+    ) -> list[Result]:
+        """What ``count`` makes of the gradients d log D(x) / dx of every synthetic image.
+
+        It is given blocks of teachers, their numbers and (teachers, m, c * h * w), and runs in
+        several threads at once, each with other blocks; the results of all are returned. Following
+        a gradient makes the image look more real to that teacher. Where a discriminator normalises
+        over its batch, log D is summed over the batch before it is differentiated.
         """
-        synthetic, labels = self._received(synthetic, labels)
-        for block in self._blocks():
-            params = {name: p[block] for name, p in self.parameters.items()}
-            seen = synthetic.expand(block.stop - block.start, *synthetic.shape)
-            seen = seen.detach().requires_grad_()
-            real = F.logsigmoid(self.discriminator.logits(params, seen, labels))
-            (gradient,) = torch.autograd.grad(real.sum(), seen)
-            numbers = range(self.first_teacher + block.start, self.first_teacher + block.stop)
-            yield numbers, gradient.flatten(2)
+        images, labels = self._received(synthetic, labels)
+        return self.workers.share(
+            self._blocks(), lambda blocks: count(self._gradients(blocks, images, labels))
+        )
+
+    def gradients(self, synthetic: Tensor, labels: Tensor) -> list[tuple[range, Tensor]]:
+        """All blocks' gradients at once: see ``ask``, which need not hold them all."""
+        found = chain.from_iterable(self.ask(synthetic, labels, list))
+        return sorted(found, key=lambda part: part[0].start)
+
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The teachers' weights by name, as views."""
+        return self.layout.views(self.adam.weights)
 
     def state(self) -> dict[str, Tensor]:
         """All that training changes, for a checkpoint: the tensors themselves, not copies."""
-        kinds = {"parameter": self.parameters, "first": self.adam.first, "second": self.adam.second}
-        state = {f"{kind}.{k}": t for kind, tensors in kinds.items() for k, t in tensors.items()}
-        return state | {"steps": self.adam.steps}
+        adam = self.adam
+        return {
+            "weights": adam.weights,
+            "first": adam.first,
+            "second": adam.second,
+            "steps": adam.steps,
+        }
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Go on, bit for bit, where the ensemble that gave ``state`` left off."""
@@ -130,61 +158,54 @@ class Teachers:
         for name, tensor in own.items():
             tensor.copy_(state[name])
 
-    def _fresh(self, device: str | torch.device) -> dict[str, Tensor]:
-        parameters = {
-            name: torch.empty(self.n_teachers, *shape, device=device)
-            for name, shape in self.discriminator.parameter_shapes().items()
-        }
-        for row in range(self.n_teachers):
-            own = stream(self.secret, "initial", self.first_teacher + row)
-            for name, value in self.discriminator.initial(own).items():
-                parameters[name][row] = value
-        return parameters
+    def _begin(self) -> None:
+        def begin(blocks: Iterator[slice]) -> None:
+            for block in blocks:
+                views = self.layout.views(self.adam.weights[block])
+                for row in range(block.start, block.stop):
+                    own = stream(self.secret, "initial", self.first_teacher + row)
+                    for name, value in self.discriminator.initial(own).items():
+                        views[name][row - block.start] = value
 
-    @property
-    def _dtype(self) -> torch.dtype:
-        return next(iter(self.parameters.values())).dtype
+        self.workers.share(self._blocks(), begin)
 
     def _blocks(self) -> Iterator[slice]:
         for start in range(0, self.n_teachers, self.block_size):
             yield slice(start, min(start + self.block_size, self.n_teachers))
 
-    def _update(
-        self, block: slice, synthetic: Tensor, labels: Tensor, step: int, update: int
-    ) -> None:
-        """One step down the GAN loss: each teacher's own, as the gradients of a sum are."""
-        params = {k: p[block].detach().requires_grad_() for k, p in self.parameters.items()}
-        real, right = self._records(block, step, update)
-        (teachers, r), m = right.shape, len(labels)
-        images = torch.cat([real, synthetic.expand(teachers, *synthetic.shape)], dim=1)
-        shown = torch.cat([right, labels.expand(teachers, m)], dim=1)
-        seen, batches = self.discriminator.features(params, images), [r, m]
-        if self.mismatch:
-            shown = torch.cat([shown, self._wrong(right, block, step, update)], dim=1)
-            seen, batches = torch.cat([seen, seen[..., :r]], dim=-1), [r, m, r]
-        logits = self.discriminator.judge(params, seen, shown, batches)
-        positive, *negatives = logits.split(batches, dim=1)
-        loss = F.softplus(-positive).mean(1)
-        for negative in negatives:
-            loss = loss + F.softplus(negative).mean(1) / len(negatives)
-        gradients = torch.autograd.grad(loss.sum(), list(params.values()))
-        self.adam.step(block, dict(zip(params, gradients, strict=True)))
+    def _train(self, block: slice, synthetic: Any, labels: Tensor, step: int, updates: int) -> None:
+        """Steps down the GAN loss: each teacher's own, as the gradients of a sum are."""
+        for update in range(updates):
+            if update == 0 or self.real_batch < self.labels.shape[1]:
+                records, right = self._records(block, step, update)
+                images = [self._prepared(records), synthetic]
+            shown: Shown = [(0, right), (1, labels)]
+            if self.mismatch:
+                shown = [*shown, (0, self._wrong(right, block, step, update))]
+            aims = aims_of(tuple(y.shape[-1] for _, y in shown), self.adam.weights)
+            self.discriminator.learn(self.adam, block, images, shown, *aims)
+
+    def _gradients(
+        self, blocks: Iterator[slice], synthetic: Any, labels: Tensor
+    ) -> Iterator[tuple[range, Tensor]]:
+        for block in blocks:
+            slopes = self.discriminator.realism(self.adam.weights[block], synthetic, labels)
+            numbers = range(self.first_teacher + block.start, self.first_teacher + block.stop)
+            yield numbers, images_first(slopes).flatten(2)
 
     def _records(self, block: slice, step: int, update: int) -> tuple[Tensor, Tensor]:
-        """The records that each teacher looks at in this update: images in [0, 1], and labels."""
+        """The records that each teacher looks at in this update: images, as bytes, and labels."""
         images, labels = self.images[block], self.labels[block]
         shard = labels.shape[1]
         if self.real_batch < shard:
             chosen = [
-                torch.randperm(shard, generator=own)[: self.real_batch]
+                torch.randperm(shard, generator=own)[: self.real_batch].to(labels)
                 for own in self._streams("records", block, step, update)
             ]
-            records = torch.stack(chosen).to(labels)
-            rows = torch.arange(len(labels), device=labels.device).unsqueeze(1)
-            images, labels = images[rows, records], labels[rows, records]
-        # The layers want the images innermost. Turn them as bytes, which are cheap to move.
-        turned = images.permute(0, 2, 3, 4, 1).contiguous()
-        return turned.to(self._dtype).div_(255).permute(0, 4, 1, 2, 3), labels
+            rows = zip(images, chosen, strict=True)
+            images = torch.stack([image.index_select(-1, records) for image, records in rows])
+            labels = labels.gather(1, torch.stack(chosen))
+        return images, labels
 
     def _wrong(self, labels: Tensor, block: slice, step: int, update: int) -> Tensor:
         """For each label another one, all others being equally likely."""
@@ -195,10 +216,14 @@ class Teachers:
         ]
         return (labels + torch.stack(offsets).to(labels)) % n_classes
 
-    def _received(self, synthetic: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _received(self, synthetic: Tensor, labels: Tensor) -> tuple[Any, Tensor]:
         check_synthetic(self.discriminator, synthetic, labels)
         device = self.labels.device
-        return synthetic.detach().to(device, self._dtype), labels.to(device, torch.int64)
+        rows = rows_first(synthetic.detach().unsqueeze(0)).contiguous()
+        return self._prepared(rows.to(device)), labels.to(device, torch.int64)
+
+    def _prepared(self, images: Tensor) -> Any:
+        return self.discriminator.prepare(images, self.adam.weights.dtype)
 
     def _streams(
         self, purpose: str, block: slice, step: int, update: int
@@ -208,8 +233,27 @@ class Teachers:
             yield stream(self.secret, purpose, self.first_teacher + row, step, update)
 
 
+def aims_of(sizes: tuple[int, ...], like: Tensor) -> tuple[Tensor, Tensor]:
+    """What the images of some batches should look like (1 is real), and how much each counts.
+
+    The first batch is real. The others are not, and count together as much as it does.
+    """
+    return _aims_of(sizes, like.dtype, like.device)
+
+
+@cache
+def _aims_of(
+    sizes: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    real, *others = sizes
+    is_real = [1.0] * real + [0.0] * sum(others)
+    weight = [1 / real] * real + [1 / (n * len(others)) for n in others for _ in range(n)]
+    one, two = (torch.tensor(values, dtype=dtype, device=device) for values in (is_real, weight))
+    return one, two
+
+
 def default_block_size(discriminator: Discriminator, real_batch: int) -> int:
     """How many teachers a block holds unless told: a power of two, from the configuration alone."""
     c, h, w = discriminator.shape
     per_teacher = discriminator.n_parameters + real_batch * c * h * w
-    return 1 << max(0, (BLOCK_NUMBERS // per_teacher).bit_length() - 1)
+    return 1 << max(0, (discriminator.block_numbers // per_teacher).bit_length() - 1)

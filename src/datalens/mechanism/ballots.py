@@ -43,9 +43,10 @@ class BallotRule:
         """Largest squared move of a sum of ballots when one ballot becomes any other."""
         return 4 * self.top_k * self.levels**2
 
-    def cast(self, gradients: Tensor, uniforms: Tensor) -> Tensor:
-        """Ballots (..., d) as int16 from gradients (..., d) and uniforms (..., top_k) in [0, 1).
+    def vote(self, gradients: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+        """Ballots from gradients (..., d) and uniforms (..., top_k) in [0, 1), sparse.
 
+        That is, the places (..., top_k) a ballot names, each once, and its votes there as int16.
         In expectation a ballot is `levels` times the clipped, scaled gradient on the entries it
         names. A zero entry abstains, which keeps that true and keeps silent teachers silent.
         """
@@ -53,15 +54,9 @@ class BallotRule:
         if not self.top_k <= d:
             raise DataLensError(f"top_k is {self.top_k} but an image has only {d} values.")
         finite = gradients.nan_to_num(nan=0.0)  # infinities become the largest finite numbers
-        if self.top_k < d:
-            places = finite.abs().topk(self.top_k, dim=-1, sorted=False).indices
-            chosen = finite.gather(-1, places)
-        else:
-            places, chosen = None, finite
-        votes = self._round(self._scale(chosen), uniforms)
-        if places is None:
-            return votes
-        return torch.zeros(finite.shape, dtype=torch.int16).scatter_(-1, places.cpu(), votes)
+        places = finite.abs().topk(self.top_k, dim=-1, sorted=False).indices
+        votes = self._round(self._scale(finite.gather(-1, places)), uniforms.to(finite.device))
+        return places, votes
 
     def _scale(self, chosen: Tensor) -> Tensor:
         """Clip and divide by the largest entry: into [-1, 1], zero for a zero gradient.
@@ -76,13 +71,12 @@ class BallotRule:
         return torch.where(bound > 0, scaled, 0.0).nan_to_num(nan=0.0).clamp(-1.0, 1.0)
 
     def _round(self, scaled: Tensor, uniforms: Tensor) -> Tensor:
-        uniforms = uniforms.to(scaled.device)
         if self.levels == 1:
             signs = torch.where(uniforms < (1 + scaled) / 2, 1, -1)
             votes = torch.where(scaled == 0, 0, signs)
         else:
             votes = torch.floor(scaled * self.levels + uniforms).clamp(-self.levels, self.levels)
-        return votes.to(torch.int16).cpu()
+        return votes.to(torch.int16)
 
 
 def room(images: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -44,9 +45,15 @@ class TopAgg:
             sigma=self.sigma * self.ballot.levels,
         )
 
-    def tally(self, ballots: Tensor) -> Integers:
-        """The sum over teachers (the first axis): integers, and the last private thing."""
-        return ballots.sum(dim=0).numpy().astype(np.int64)
+    def empty_tally(self, n_images: int, n_values: int) -> Tensor:
+        """Where ballots on so many images are counted: integers, and the last private thing."""
+        return torch.zeros(n_images, n_values, dtype=torch.int64)
+
+    def count(self, gradients: Tensor, uniforms: Tensor, *, into: Tensor) -> None:
+        """Add the ballots of some teachers (teachers, images, values) to a tally."""
+        places, votes = self.ballot.vote(gradients, uniforms)
+        by_image = (x.transpose(0, 1).flatten(1).cpu() for x in (places, votes))
+        into.scatter_add_(1, next(by_image), next(by_image).to(into.dtype))
 
     def release(self, tally: Integers, *, noise: Noise, key: str) -> Integers:
         """The tally under noise: the only thing that crosses to the public side."""

@@ -1,6 +1,7 @@
 """Teachers to tally: every teacher casts a ballot on every image, and the ballots are counted."""
 
-import numpy as np
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -44,9 +45,14 @@ def count_votes(
     Chance in a ballot comes from its teacher's own stream.
     """
     weight = room(images).flatten(1) if weigh_room else torch.ones(())
-    tally: Integers = np.zeros((len(images), images[0].numel()), dtype=np.int64)
-    for voters, gradients in teachers.gradients(images, labels):
-        shape = (len(images), topagg.ballot.top_k)
-        chance = [torch.rand(shape, generator=stream(secret, "ballot", v, step)) for v in voters]
-        tally += topagg.tally(topagg.ballot.cast(gradients * weight, torch.stack(chance)))
-    return tally
+    shape = (len(images), topagg.ballot.top_k)
+
+    def count(asked: Iterator[tuple[range, Tensor]]) -> Tensor:
+        tally = topagg.empty_tally(len(images), images[0].numel())
+        for voters, gradients in asked:
+            dice = [torch.rand(shape, generator=stream(secret, "ballot", v, step)) for v in voters]
+            topagg.count(gradients * weight.to(gradients.device), torch.stack(dice), into=tally)
+        return tally
+
+    tallies = teachers.ask(images, labels, count)
+    return torch.stack(tallies).sum(0).numpy()

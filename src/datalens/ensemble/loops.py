@@ -1,0 +1,442 @@
+"""Loops over memory, compiled: what lies between one matrix product and the next.
+
+An activation is (height, channels, width * images), one batch of one teacher. The columns of an
+image's row stand in *split order*, even ones first, because a kernel of stride 2 reads every
+other one: what a tap reads is then one stretch. ``Side`` says where.
+
+PyTorch would need a pass over memory for each sum, comparison and product here; these loops do
+all that is to be done to a stretch while it is in the nearest cache. The compiler turns an inner
+loop into vector instructions if it counts from zero over plain stretches: hence the many slices.
+"""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+
+KERNEL = 5
+STRIDE = 2
+CHUNK = 1024
+"""Moments unpacked at a time."""
+SLOPE = np.float32(0.2)
+EPSILON = np.float32(1e-5)
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+
+compiled: Any = njit(nogil=True, cache=True, error_model="numpy")
+"""No fast mathematics: how a compiler reorders sums depends on what it has compiled before, and a
+run must give the same bits every time. Long sums are kept in lanes instead, see ``_total``."""
+
+
+def zeros(*shape: int) -> Floats:
+    """Zeros that begin at a cache line, as PyTorch's do.
+
+    Where a matrix begins decides in which order a library multiplies it: only memory that always
+    begins alike gives the same bits in every process.
+    """
+    array: Floats = torch.zeros(shape).numpy()
+    return array
+
+
+class Side(NamedTuple):
+    """One side of an image under a 5-wide kernel of stride 2, padded as SAME."""
+
+    size: int
+    outputs: int
+    before: int
+    """Zeros in front."""
+    order: Integers
+    """(outputs,): the number an output has if outputs stand in split order."""
+    taps: Integers
+    """(5, 3): where the tap's stretch begins among outputs, among split inputs, and its length."""
+    kind: Integers
+    """(outputs,): outputs of one kind have the same taps inside the image."""
+    inside: Floats
+    """(kinds, 5): 1 for those."""
+
+
+@cache
+def side(size: int) -> Side:
+    outputs = -(-size // STRIDE)
+    total = max((outputs - 1) * STRIDE + KERNEL - size, 0)
+    before = total // 2
+    evens = -(-size // 2)
+    taps = np.zeros((KERNEL, 3), dtype=np.int64)
+    seen = np.zeros((outputs, KERNEL), dtype=np.float32)
+    for j in range(KERNEL):
+        reached = [o for o in range(outputs) if 0 <= STRIDE * o + j - before < size]
+        first = STRIDE * reached[0] + j - before
+        taps[j] = reached[0], first // 2 + (evens if first % 2 else 0), len(reached)
+        seen[reached, j] = 1
+    inside, kind = np.unique(seen, axis=0, return_inverse=True)
+    places = np.arange(outputs)
+    order = places // 2 + np.where(places % 2, -(-outputs // 2), 0)
+    return Side(size, outputs, before, order, taps, kind.reshape(-1).astype(np.int64), inside)
+
+
+@compiled
+def sigmoid(x):
+    return np.float32(1) / (np.float32(1) + np.exp(-x))
+
+
+@compiled
+def cut_images(images, scale, order, before, cut):
+    """Images (h, c, w, m) over ``scale`` into the columns a kernel reads, (h, 5, c, outputs, m).
+
+    ``cut`` holds zeros where nothing is written. Outputs stand in ``order``.
+    """
+    h, c, w, m = images.shape
+    for y in range(h):
+        for j in range(KERNEL):
+            for k in range(c):
+                for o in range(len(order)):
+                    x = STRIDE * o + j - before
+                    if 0 <= x < w:
+                        target, source = cut[y, j, k, order[o]], images[y, k, x]
+                        for n in range(m):
+                            target[n] = np.float32(source[n]) / scale
+
+
+@compiled
+def uncut_images(met, order, before, images):
+    """The way back of ``cut_images``."""
+    h, c, w, _ = images.shape
+    images[:] = 0
+    for y in range(h):
+        for k in range(c):
+            for j in range(KERNEL):
+                for o in range(len(order)):
+                    x = STRIDE * o + j - before
+                    if 0 <= x < w:
+                        _add(images[y, k, x], met[y, j, k, order[o]])
+
+
+@compiled
+def _add(target, source):
+    for n in range(len(target)):
+        target[n] += source[n]
+
+
+@compiled
+def class_planes(weight, bias, rows, columns, table):
+    """What constant label planes add to a convolution, for each kind of output and each class.
+
+    ``weight`` is (5, 5, out, classes), ``table`` (row kinds, column kinds, out, classes): a class's
+    weights, summed over the taps that lie inside the image, and the bias.
+    """
+    kinds, others, outs, classes = table.shape
+    taps = weight.reshape(KERNEL, KERNEL, outs * classes)
+    across = np.empty((KERNEL, outs * classes), dtype=np.float32)
+    for r in range(kinds):
+        across[:] = 0
+        for i in range(KERNEL):
+            if rows[r, i] > 0:
+                for j in range(KERNEL):
+                    _add(across[j], taps[i, j])
+        for c in range(others):
+            for o in range(outs):
+                table[r, c, o] = bias[o]
+            for j in range(KERNEL):
+                if columns[c, j] > 0:
+                    _add(table[r, c].reshape(-1), across[j])
+
+
+@compiled
+def class_planes_back(by_table, rows, columns, weight, bias):
+    """The derivative by weights and bias, from the one by the table of ``class_planes``."""
+    kinds, others, outs, classes = by_table.shape
+    taps = weight.reshape(KERNEL, KERNEL, outs * classes)
+    across = np.empty((KERNEL, outs * classes), dtype=np.float32)
+    taps[:] = 0
+    bias[:] = 0
+    for r in range(kinds):
+        across[:] = 0
+        for c in range(others):
+            for o in range(outs):
+                bias[o] += by_table[r, c, o].sum()
+            for j in range(KERNEL):
+                if columns[c, j] > 0:
+                    _add(across[j], by_table[r, c].reshape(-1))
+        for i in range(KERNEL):
+            if rows[r, i] > 0:
+                for j in range(KERNEL):
+                    _add(taps[i, j], across[j])
+
+
+@compiled
+def spread_planes(table, kind, order, labels, planes):
+    """The table for every column and image of a row: (row kinds, out, columns, images)."""
+    kinds, _, outs, _ = table.shape
+    for r in range(kinds):
+        for o in range(outs):
+            for x in range(len(kind)):
+                target, source = planes[r, o, order[x]], table[r, kind[x], o]
+                for n in range(len(labels)):
+                    target[n] = source[labels[n]]
+
+
+@compiled
+def gather_planes(by_planes, kind, order, labels, by_table):
+    """The way back of ``spread_planes``, added to ``by_table``."""
+    kinds, others, outs, _ = by_table.shape
+    of_kind = np.empty((others, len(labels)), dtype=np.float32)
+    for r in range(kinds):
+        for o in range(outs):
+            of_kind[:] = 0
+            for x in range(len(kind)):
+                _add(of_kind[kind[x]], by_planes[r, o, order[x]])
+            for c in range(others):
+                target, source = by_table[r, c, o], of_kind[c]
+                for n in range(len(labels)):
+                    target[labels[n]] += source[n]
+
+
+@compiled
+def rectify_and_cut(x, planes, kind, taps, m, features, cut):
+    """From the first layer's sums to what the second one's kernel reads.
+
+    ``features`` (h, channels, w * m) become the rectified sum of ``x`` and the label planes, and
+    are cut into ``cut`` (h, 5, channels, outputs * m), which holds zeros elsewhere.
+    """
+    h, channels, width = x.shape
+    planes = planes.reshape(-1, channels, width)
+    for y in range(h):
+        for k in range(channels):
+            row, plain, plane = features[y, k], x[y, k], planes[kind[y], k]
+            for n in range(width):
+                v = plain[n] + plane[n]
+                row[n] = v if v > 0 else SLOPE * v
+            for j in range(KERNEL):
+                first, begin, count = taps[j, 0] * m, taps[j, 1] * m, taps[j, 2] * m
+                target = cut[y, j, k][first : first + count]
+                source = row[begin : begin + count]
+                for n in range(count):
+                    target[n] = source[n]
+
+
+@compiled
+def uncut_and_unrectify(met, features, kind, taps, m, by_x, by_planes):
+    """The way back of ``rectify_and_cut``; ``by_planes`` is summed over the rows of a kind."""
+    h, channels, width = features.shape
+    by_planes = by_planes.reshape(-1, channels, width)
+    by_planes[:] = 0
+    for y in range(h):
+        for k in range(channels):
+            row, feature, plane = by_x[y, k], features[y, k], by_planes[kind[y], k]
+            for n in range(width):
+                row[n] = 0
+            for j in range(KERNEL):
+                first, begin, count = taps[j, 0] * m, taps[j, 1] * m, taps[j, 2] * m
+                target = row[begin : begin + count]
+                source = met[y, j, k][first : first + count]
+                for n in range(count):
+                    target[n] += source[n]
+            for n in range(width):
+                v = row[n] if feature[n] > 0 else SLOPE * row[n]
+                row[n] = v
+                plane[n] += v
+
+
+@compiled
+def _total(lanes):
+    """The sum of (w, m), which is used up: lane by lane first, as vector instructions like it."""
+    first = lanes[0]
+    for column in range(1, len(lanes)):
+        _add(first, lanes[column])
+    total = np.float32(0)
+    for n in range(len(first)):
+        total += first[n]
+    return total
+
+
+@compiled
+def normalise(x, planes, kind, scale, shift, inverse, seen, place):
+    """Batch norm and rectifier of the second layer, its label planes added first.
+
+    ``x`` (h, channels, w, m) is left centred, ``inverse`` (channels,) becomes one over the
+    deviation, and the result goes to ``seen`` (h, channels, w, images), from ``place`` on.
+    """
+    h, channels, w, m = x.shape
+    rows, planes = x.reshape(h, channels, w * m), planes.reshape(-1, channels, w * m)
+    count = np.float32(h * w * m)
+    lanes = np.empty((w, m), dtype=np.float32)
+    flat = lanes.reshape(-1)
+    for k in range(channels):
+        flat[:] = 0
+        for y in range(h):
+            row, plane = rows[y, k], planes[kind[y], k]
+            for n in range(w * m):
+                v = row[n] + plane[n]
+                row[n] = v
+                flat[n] += v
+        mean = _total(lanes) / count
+        flat[:] = 0
+        for y in range(h):
+            row = rows[y, k]
+            for n in range(w * m):
+                v = row[n] - mean
+                row[n] = v
+                flat[n] += v * v
+        total = _total(lanes)
+        inverse[k] = np.float32(1) / np.sqrt(total / count + EPSILON)
+        factor, constant = inverse[k] * scale[k], shift[k]
+        for y in range(h):
+            for column in range(w):
+                target, source = seen[y, k, column][place : place + m], x[y, k, column]
+                for n in range(m):
+                    v = source[n] * factor + constant
+                    target[n] = v if v > 0 else SLOPE * v
+
+
+@compiled
+def normalise_back(
+    by_seen, seen, place, centred, inverse, scale, kind, by_x, by_planes, by_scale, by_shift
+):
+    """The way back of ``normalise``, into ``by_x``; those by scale and shift are added to."""
+    h, channels, w, m = centred.shape
+    flat = centred.reshape(h, channels, w * m)
+    by_flat, by_planes = by_x.reshape(h, channels, w * m), by_planes.reshape(-1, channels, w * m)
+    count = np.float32(h * w * m)
+    by_planes[:] = 0
+    lanes = np.empty((2, w, m), dtype=np.float32)
+    total_lane, along_lane = lanes[0].reshape(-1), lanes[1].reshape(-1)
+    for k in range(channels):
+        lanes[:] = 0
+        for y in range(h):
+            for column in range(w):
+                slope = by_seen[y, k, column][place : place + m]
+                sign = seen[y, k, column][place : place + m]
+                target = by_x[y, k, column]
+                for n in range(m):
+                    target[n] = slope[n] if sign[n] > 0 else SLOPE * slope[n]
+            row, x = by_flat[y, k], flat[y, k]
+            for n in range(w * m):
+                total_lane[n] += row[n]
+                along_lane[n] += row[n] * x[n]
+        total, along = _total(lanes[0]), _total(lanes[1])
+        along *= inverse[k]
+        by_scale[k] += along
+        by_shift[k] += total
+        mean, tilt, factor = total / count, along * inverse[k] / count, inverse[k] * scale[k]
+        for y in range(h):
+            row, x, plane = by_flat[y, k], flat[y, k], by_planes[kind[y], k]
+            for n in range(w * m):
+                v = (row[n] - mean - x[n] * tilt) * factor
+                row[n] = v
+                plane[n] += v
+
+
+@compiled
+def decide(z, places, labels, scale, shift, weight, bias, inverse, last, logits):
+    """The hidden layer's norm and rectifier, and the logit.
+
+    ``z`` (units, images) is left centred over each batch, ``places`` (batches + 1,) are their
+    bounds, ``inverse`` is (batches, units), ``last`` (units, images) the rectified units.
+    """
+    units, total = z.shape
+    for n in range(total):
+        logits[n] = bias + weight[units + labels[n]]
+    for b in range(len(places) - 1):
+        first, end = places[b], places[b + 1]
+        count = np.float32(end - first)
+        logit = logits[first:end]
+        for k in range(units):
+            row, unit = z[k][first:end], last[k][first:end]
+            mean = row.sum() / count
+            square = np.float32(0)
+            for n in range(len(row)):
+                v = row[n] - mean
+                row[n] = v
+                square += v * v
+            inverse[b, k] = np.float32(1) / np.sqrt(square / count + EPSILON)
+            factor, constant, w = inverse[b, k] * scale[k], shift[k], weight[k]
+            for n in range(len(row)):
+                v = row[n] * factor + constant
+                v = v if v > 0 else SLOPE * v
+                unit[n] = v
+                logit[n] += w * v
+
+
+@compiled
+def decide_back(
+    slope, z, places, labels, scale, weight, inverse, last, by_z, by_scale, by_shift, by_weight
+):
+    """The way back of ``decide``, into ``by_z``, ``by_scale``, ``by_shift`` and ``by_weight``."""
+    units, total = z.shape
+    by_weight[:] = 0
+    by_scale[:] = 0
+    by_shift[:] = 0
+    for n in range(total):
+        by_weight[units + labels[n]] += slope[n]
+    for b in range(len(places) - 1):
+        first, end = places[b], places[b + 1]
+        count = np.float32(end - first)
+        steep = slope[first:end]
+        for k in range(units):
+            row, x, unit = by_z[k][first:end], z[k][first:end], last[k][first:end]
+            w = weight[k]
+            by_w = np.float32(0)
+            by_sum = np.float32(0)
+            along = np.float32(0)
+            for n in range(len(row)):
+                by_w += steep[n] * unit[n]
+                v = steep[n] * w
+                v = v if unit[n] > 0 else SLOPE * v
+                row[n] = v
+                by_sum += v
+                along += v * x[n]
+            along *= inverse[b, k]
+            by_weight[k] += by_w
+            by_scale[k] += along
+            by_shift[k] += by_sum
+            mean, tilt = by_sum / count, along * inverse[b, k] / count
+            factor = inverse[b, k] * scale[k]
+            for n in range(len(row)):
+                row[n] = (row[n] - mean - x[n] * tilt) * factor
+
+
+@compiled
+def adam(p, g, m, v, constants):
+    """One step of Adam. ``rate`` and ``root`` carry the corrections for the first steps."""
+    beta1, beta2, rate, root, epsilon, _ = constants
+    rest1, rest2 = np.float32(1) - beta1, np.float32(1) - beta2
+    for i in range(len(p)):
+        first = m[i] * beta1 + g[i] * rest1
+        second = v[i] * beta2 + g[i] * g[i] * rest2
+        m[i] = first
+        v[i] = second
+        p[i] -= rate * first / (np.sqrt(second) * root + epsilon)
+
+
+@compiled
+def adam_packed(p, g, m, v, constants):
+    """The same with moments in bfloat16, given as int16, that are rounded by chance.
+
+    A float32 becomes one of its two neighbours, the nearer the likelier: what decides is a hash of
+    the second moment and of ``key``, so that it belongs to the teacher and needs no memory.
+    """
+    beta1, beta2, rate, root, epsilon, key = constants
+    rest1, rest2 = np.float32(1) - beta1, np.float32(1) - beta2
+    half, low = np.int32(16), np.int32(0xFFFF)
+    m32, v32 = np.empty(CHUNK, dtype=np.float32), np.empty(CHUNK, dtype=np.float32)
+    m_bits, v_bits = m32.view(np.int32), v32.view(np.int32)
+    for begin in range(0, len(p), CHUNK):
+        end = min(begin + CHUNK, len(p))
+        p_, g_, m_, v_ = p[begin:end], g[begin:end], m[begin:end], v[begin:end]
+        for i in range(end - begin):
+            m_bits[i] = np.int32(m_[i]) << half
+            v_bits[i] = np.int32(v_[i]) << half
+        for i in range(end - begin):
+            first = m32[i] * beta1 + g_[i] * rest1
+            second = v32[i] * beta2 + g_[i] * g_[i] * rest2
+            m32[i] = first
+            v32[i] = second
+            p_[i] -= rate * first / (np.sqrt(second) * root + epsilon)
+        for i in range(end - begin):
+            dice = (np.int32((v_bits[i] ^ key) * np.int32(0x2C1B3C6D)) >> half) & low
+            m_[i] = np.int16((m_bits[i] + dice) >> half)
+            v_[i] = np.int16((v_bits[i] + dice) >> half)

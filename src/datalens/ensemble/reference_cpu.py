@@ -1,0 +1,485 @@
+"""The reference discriminator on a CPU: a teacher's whole update is one compiled call.
+
+One teacher at a time, so that its activations stay in the cache; all memory but the weights' is
+used again for the next one. Nothing here holds Python's lock, so that threads run side by side.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from datalens.ensemble import loops
+from datalens.ensemble.blas import product
+from datalens.ensemble.layout import Layout
+from datalens.ensemble.loops import KERNEL, STRIDE, Floats, Integers, Side, compiled, side, zeros
+
+
+class Net(NamedTuple):
+    """Sizes, and where in a teacher's row each parameter begins."""
+
+    channels: int
+    first: int
+    second: int
+    hidden: int
+    classes: int
+    inputs: int
+    """Of the hidden layer, classes included."""
+    rows1: Side
+    columns1: Side
+    rows2: Side
+    columns2: Side
+    conv1_weight: int
+    conv1_labels: int
+    conv1_bias: int
+    conv2_weight: int
+    conv2_labels: int
+    conv2_bias: int
+    norm2_scale: int
+    norm2_shift: int
+    hidden_bias: int
+    norm3_scale: int
+    norm3_shift: int
+    out_weight: int
+    out_bias: int
+    hidden_weight: int
+
+
+def net_of(layout: Layout, shape: tuple[int, int, int], n_classes: int) -> Net:
+    channels, h, w = shape
+    rows, columns = side(h), side(w)
+    hidden, inputs = layout.shapes["hidden.weight"]
+    places = {name.replace(".", "_"): at for name, (at, _) in layout.places.items()}
+    return Net(
+        channels=channels,
+        first=layout.shapes["conv1.weight"][0],
+        second=layout.shapes["conv2.weight"][0],
+        hidden=hidden,
+        classes=n_classes,
+        inputs=inputs,
+        rows1=rows,
+        columns1=columns,
+        rows2=side(rows.outputs),
+        columns2=side(columns.outputs),
+        **places,
+    )
+
+
+class Batch(NamedTuple):
+    """Memory for one batch of m images on its way through the first two layers, and back."""
+
+    which: int
+    """Of the image sets, the one it shows."""
+    place: int
+    """Where its images stand among all."""
+    planes1: Floats
+    planes2: Floats
+    features: Floats
+    cut: Floats
+    centred: Floats
+    inverse: Floats
+    by_second: Floats
+    met: Floats
+    by_first: Floats
+
+
+class Memory(NamedTuple):
+    """What a thread needs to run a teacher's network over some batches."""
+
+    batches: tuple[Batch, ...]
+    sums: tuple[Floats, ...]
+    """The first layer's, before labels, for each set of images."""
+    places: Integers
+    table1: Floats
+    table2: Floats
+    turned1: tuple[Floats, Floats]
+    turned2: tuple[Floats, Floats]
+    seen: Floats
+    by_seen: Floats
+    z: Floats
+    by_z: Floats
+    last: Floats
+    inverse3: Floats
+    logits: Floats
+    by_image: Floats
+    gradient: Floats
+
+
+def memory_for(net: Net, size: int, shown: Sequence[tuple[int, int]]) -> Memory:
+    """For batches that show (which images, how many); ``size`` is that of a teacher's row."""
+
+    def turned(channels: int, outs: int) -> tuple[Floats, Floats]:
+        return zeros(KERNEL * channels, 3 * outs), zeros(KERNEL * channels, 2 * outs)
+
+    rows1, columns1, rows2, columns2 = net.rows1, net.columns1, net.rows2, net.columns2
+    places = np.cumsum([0, *(m for _, m in shown)])
+    total = int(places[-1])
+    batches = []
+    for place, (which, m) in zip(places, shown, strict=False):
+        w1, w2 = columns1.outputs * m, columns2.outputs * m
+        batches.append(
+            Batch(
+                which=which,
+                place=int(place),
+                planes1=zeros(len(rows1.inside), net.first, columns1.outputs, m),
+                planes2=zeros(len(rows2.inside), net.second, columns2.outputs, m),
+                features=zeros(rows1.outputs, net.first, w1),
+                cut=zeros(rows2.size, KERNEL, net.first, w2),
+                centred=zeros(rows2.outputs, net.second, columns2.outputs, m),
+                inverse=zeros(net.second),
+                by_second=zeros(rows2.outputs, net.second, columns2.outputs, m),
+                met=zeros(rows2.size, KERNEL, net.first, w2),
+                by_first=zeros(rows1.outputs, net.first, w1),
+            )
+        )
+    sizes = dict(shown)
+    return Memory(
+        batches=tuple(batches),
+        sums=tuple(
+            zeros(rows1.outputs, net.first, columns1.outputs * m) for _, m in sorted(sizes.items())
+        ),
+        places=places,
+        table1=zeros(len(rows1.inside), len(columns1.inside), net.first, net.classes),
+        table2=zeros(len(rows2.inside), len(columns2.inside), net.second, net.classes),
+        turned1=(
+            zeros(KERNEL * net.channels, 3 * net.first),
+            zeros(KERNEL * net.channels, 2 * net.first),
+        ),
+        turned2=(
+            zeros(KERNEL * net.first, 3 * net.second),
+            zeros(KERNEL * net.first, 2 * net.second),
+        ),
+        seen=zeros(net.inputs, total),
+        by_seen=zeros(net.inputs - net.classes, total),
+        z=zeros(net.hidden, total),
+        by_z=zeros(net.hidden, total),
+        last=zeros(net.hidden, total),
+        inverse3=zeros(len(shown), net.hidden),
+        logits=zeros(total),
+        by_image=zeros(rows1.size, KERNEL, net.channels, columns1.outputs * shown[0][1]),
+        gradient=zeros(size),
+    )
+
+
+def cut(images: Any, scale: float) -> Floats:
+    """Images (h, c, w, m), divided by ``scale``, as the first layer reads them."""
+    h, channels, w, m = images.shape
+    columns = side(w)
+    found = zeros(h, KERNEL, channels, columns.outputs, m)
+    loops.cut_images(images, np.float32(scale), columns.order, columns.before, found)
+    return found.reshape(h, KERNEL, channels, columns.outputs * m)
+
+
+@compiled
+def learn(net, memory, images, labels, real, weight, p, m, v, constants, packed):
+    """One update of one teacher: its weights ``p`` and moments ``m`` and ``v`` change.
+
+    An image that is ``real`` (1) should have a high logit, one that is not (0) a low one, and
+    counts with its ``weight``.
+    """
+    forward(net, memory, images, labels, p)
+    slope = (loops.sigmoid(memory.logits) - real) * weight
+    to_parameters(net, memory, images, labels, p, slope, memory.gradient)
+    if packed:
+        loops.adam_packed(p, memory.gradient, m, v, constants)
+    else:
+        loops.adam(p, memory.gradient, m, v, constants)
+
+
+@compiled
+def realism(net, memory, images, labels, p, by_images):
+    """d log D(x) / dx of one batch, (h, c, w, m)."""
+    forward(net, memory, images, labels, p)
+    to_images(net, memory, labels, p, loops.sigmoid(-memory.logits), by_images)
+
+
+@compiled
+def forward(net, memory, images, labels, p):
+    """All logits. ``images`` are sets of them, as ``cut`` makes them."""
+    n1, n2 = net.first * net.classes * 25, net.second * net.classes * 25
+    nothing = np.zeros(net.second, dtype=np.float32)
+    loops.class_planes(
+        p[net.conv1_labels : net.conv1_labels + n1],
+        p[net.conv1_bias : net.conv1_bias + net.first],
+        net.rows1.inside,
+        net.columns1.inside,
+        memory.table1,
+    )
+    loops.class_planes(
+        p[net.conv2_labels : net.conv2_labels + n2],
+        nothing,
+        net.rows2.inside,
+        net.columns2.inside,
+        memory.table2,
+    )
+    for which in range(len(images)):
+        convolve(images[which], net.rows1, p, net.conv1_weight, memory.sums[which])
+    natural = np.arange(net.columns2.outputs)
+    flat = net.inputs - net.classes
+    seen = memory.seen[:flat].reshape(
+        net.rows2.outputs, net.second, net.columns2.outputs, len(labels)
+    )
+    for batch in memory.batches:
+        m = batch.planes1.shape[3]
+        own = labels[batch.place : batch.place + m]
+        loops.spread_planes(
+            memory.table1, net.columns1.kind, net.columns1.order, own, batch.planes1
+        )
+        loops.rectify_and_cut(
+            memory.sums[batch.which],
+            batch.planes1,
+            net.rows1.kind,
+            net.columns2.taps,
+            m,
+            batch.features,
+            batch.cut,
+        )
+        rows, outs, w, _ = batch.centred.shape
+        convolve(
+            batch.cut, net.rows2, p, net.conv2_weight, batch.centred.reshape(rows, outs, w * m)
+        )
+        loops.spread_planes(memory.table2, net.columns2.kind, natural, own, batch.planes2)
+        loops.normalise(
+            batch.centred,
+            batch.planes2,
+            net.rows2.kind,
+            p[net.norm2_scale : net.norm2_scale + net.second],
+            p[net.norm2_shift : net.norm2_shift + net.second],
+            batch.inverse,
+            seen,
+            batch.place,
+        )
+    onehot = memory.seen[flat:]
+    onehot[:] = 0
+    for n in range(len(labels)):
+        onehot[labels[n], n] = 1
+    total = len(labels)
+    product(
+        net.hidden, total, net.inputs,
+        p, net.hidden_weight, net.inputs, False,
+        memory.seen.reshape(-1), 0, total, False,
+        0, memory.z.reshape(-1), 0, total,
+    )  # fmt: skip
+    loops.decide(
+        memory.z,
+        memory.places,
+        labels,
+        p[net.norm3_scale : net.norm3_scale + net.hidden],
+        p[net.norm3_shift : net.norm3_shift + net.hidden],
+        p[net.out_weight : net.out_weight + net.hidden + net.classes],
+        p[net.out_bias],
+        memory.inverse3,
+        memory.last,
+        memory.logits,
+    )
+
+
+@compiled
+def to_parameters(net, memory, images, labels, p, slope, g):
+    """The derivative by all parameters, from the one by the logits, into the row ``g``.
+
+    It is zero for the biases in front of a batch norm, and for the gaps: nothing is written there.
+    """
+    total = len(labels)
+    by_scale3 = g[net.norm3_scale : net.norm3_scale + net.hidden]
+    by_shift3 = g[net.norm3_shift : net.norm3_shift + net.hidden]
+    by_out = g[net.out_weight : net.out_weight + net.hidden + net.classes]
+    g[net.out_bias] = slope.sum()
+    to_hidden(net, memory, labels, p, slope, by_scale3, by_shift3, by_out)
+    product(
+        net.hidden, net.inputs, total,
+        memory.by_z.reshape(-1), 0, total, False,
+        memory.seen.reshape(-1), 0, total, True,
+        0, g, net.hidden_weight, net.inputs,
+    )  # fmt: skip
+
+    by_scale2 = g[net.norm2_scale : net.norm2_scale + net.second]
+    by_shift2 = g[net.norm2_shift : net.norm2_shift + net.second]
+    by_scale2[:] = 0
+    by_shift2[:] = 0
+    n1, n2 = net.first * net.classes * 25, net.second * net.classes * 25
+    g[net.conv1_weight : net.conv1_weight + net.first * net.channels * 25] = 0
+    g[net.conv2_weight : net.conv2_weight + net.second * net.first * 25] = 0
+    memory.table1[:] = 0
+    memory.table2[:] = 0
+    turn(p, net.conv2_weight, net.first, net.second, memory.turned2)
+    for batch in memory.batches:
+        m = batch.planes1.shape[3]
+        to_first(net, memory, labels, batch, p, by_scale2, by_shift2)
+        rows, outs, w, _ = batch.by_second.shape
+        by_second = batch.by_second.reshape(rows, outs, w * m)
+        to_kernel(batch.cut, net.rows2, by_second, g, net.conv2_weight)
+        to_kernel(images[batch.which], net.rows1, batch.by_first, g, net.conv1_weight)
+    loops.class_planes_back(
+        memory.table1,
+        net.rows1.inside,
+        net.columns1.inside,
+        g[net.conv1_labels : net.conv1_labels + n1],
+        g[net.conv1_bias : net.conv1_bias + net.first],
+    )
+    loops.class_planes_back(
+        memory.table2,
+        net.rows2.inside,
+        net.columns2.inside,
+        g[net.conv2_labels : net.conv2_labels + n2],
+        np.empty(net.second, dtype=np.float32),
+    )
+
+
+@compiled
+def to_images(net, memory, labels, p, slope, by_images):
+    """The derivative by the images of the only batch, (h, c, w, m)."""
+    spare = np.empty((3, net.hidden + net.classes), dtype=np.float32)
+    to_hidden(
+        net, memory, labels, p, slope, spare[0][: net.hidden], spare[1][: net.hidden], spare[2]
+    )
+    turn(p, net.conv2_weight, net.first, net.second, memory.turned2)
+    turn(p, net.conv1_weight, net.channels, net.first, memory.turned1)
+    batch = memory.batches[0]
+    by_norm = np.zeros((2, net.second), dtype=np.float32)
+    to_first(net, memory, labels, batch, p, by_norm[0], by_norm[1])
+    unconvolve(batch.by_first, net.rows1, memory.turned1, memory.by_image)
+    h, _, channels, _ = memory.by_image.shape
+    loops.uncut_images(
+        memory.by_image.reshape(h, KERNEL, channels, net.columns1.outputs, len(labels)),
+        net.columns1.order,
+        net.columns1.before,
+        by_images,
+    )
+
+
+@compiled
+def to_hidden(net, memory, labels, p, slope, by_scale, by_shift, by_out):
+    """Back to the second layer's result, ``by_seen``."""
+    total = len(labels)
+    loops.decide_back(
+        slope,
+        memory.z,
+        memory.places,
+        labels,
+        p[net.norm3_scale : net.norm3_scale + net.hidden],
+        p[net.out_weight : net.out_weight + net.hidden + net.classes],
+        memory.inverse3,
+        memory.last,
+        memory.by_z,
+        by_scale,
+        by_shift,
+        by_out,
+    )
+    product(
+        net.inputs - net.classes, total, net.hidden,
+        p, net.hidden_weight, net.inputs, True,
+        memory.by_z.reshape(-1), 0, total, False,
+        0, memory.by_seen.reshape(-1), 0, total,
+    )  # fmt: skip
+
+
+@compiled
+def to_first(net, memory, labels, batch, p, by_scale, by_shift):
+    """Back through the second layer to the first one's sums, and to both layers' label planes."""
+    m = batch.planes1.shape[3]
+    own = labels[batch.place : batch.place + m]
+    size = (net.rows2.outputs, net.second, net.columns2.outputs, len(labels))
+    loops.normalise_back(
+        memory.by_seen.reshape(size),
+        memory.seen[: net.inputs - net.classes].reshape(size),
+        batch.place,
+        batch.centred,
+        batch.inverse,
+        p[net.norm2_scale : net.norm2_scale + net.second],
+        net.rows2.kind,
+        batch.by_second,
+        batch.planes2,
+        by_scale,
+        by_shift,
+    )
+    natural = np.arange(net.columns2.outputs)
+    loops.gather_planes(batch.planes2, net.columns2.kind, natural, own, memory.table2)
+    rows, outs, w, _ = batch.by_second.shape
+    unconvolve(batch.by_second.reshape(rows, outs, w * m), net.rows2, memory.turned2, batch.met)
+    loops.uncut_and_unrectify(
+        batch.met,
+        batch.features,
+        net.rows1.kind,
+        net.columns2.taps,
+        m,
+        batch.by_first,
+        batch.planes1,
+    )
+    loops.gather_planes(batch.planes1, net.columns1.kind, net.columns1.order, own, memory.table1)
+
+
+@compiled
+def convolve(cut, rows, p, kernel, out):
+    """``out`` (output rows, outs, width) by the kernel (outs, 5, 5, c) at ``p[kernel:]``.
+
+    The rows that an output row reads lie one behind the other in ``cut`` (h, 5, c, width): as many
+    as lie inside the image are one matrix, read where it is.
+    """
+    _, _, channels, width = cut.shape
+    _, outs, _ = out.shape
+    height = KERNEL * channels
+    source, target = cut.reshape(-1), out.reshape(-1)
+    for o in range(rows.outputs):
+        top = STRIDE * o - rows.before
+        first, end = max(0, -top), min(KERNEL, rows.size - top)
+        product(
+            outs, width, (end - first) * height,
+            p, kernel + first * height, KERNEL * height, False,
+            source, (top + first) * height * width, width, False,
+            0, target, o * outs * width, width,
+        )  # fmt: skip
+
+
+@compiled
+def to_kernel(cut, rows, slope, g, kernel):
+    """Add the derivative by the kernel to ``g[kernel:]``."""
+    _, _, channels, width = cut.shape
+    _, outs, _ = slope.shape
+    height = KERNEL * channels
+    source, steep = cut.reshape(-1), slope.reshape(-1)
+    for o in range(rows.outputs):
+        top = STRIDE * o - rows.before
+        first, end = max(0, -top), min(KERNEL, rows.size - top)
+        product(
+            outs, (end - first) * height, width,
+            steep, o * outs * width, width, False,
+            source, (top + first) * height * width, width, True,
+            1, g, kernel + first * height, KERNEL * height,
+        )  # fmt: skip
+
+
+@compiled
+def turn(p, kernel, channels, outs, turned):
+    """The kernel (outs, 5, 5, c) for the way back: (5 * c, meeting rows * outs), last row first.
+
+    Counted from the padding's first, an image's even row meets rows 4, 2 and 0 of the kernel in
+    the output rows one behind the other, an odd one 3 and 1.
+    """
+    height = KERNEL * channels
+    for o in range(outs):
+        for i in range(KERNEL):
+            source = p[kernel + (o * KERNEL + i) * height : kernel + (o * KERNEL + i + 1) * height]
+            target = turned[0] if i % 2 == 0 else turned[1]
+            column = (KERNEL - 1 - i) // 2 * outs + o
+            for x in range(height):
+                target[x, column] = source[x]
+
+
+@compiled
+def unconvolve(slope, rows, turned, met):
+    """What each row of the image meets, ``met`` (h, 5, c, width), from the result's derivative."""
+    _, outs, width = slope.shape
+    height = met.shape[1] * met.shape[2]
+    steep, target = slope.reshape(-1), met.reshape(-1)
+    for y in range(rows.size):
+        at = y + rows.before
+        low, high = max(0, (at - KERNEL + 2) // 2), min(rows.outputs - 1, at // 2)
+        kernel = turned[0] if at % 2 == 0 else turned[1]
+        skipped = (KERNEL - 1 - at % 2 - (at - STRIDE * low)) // 2
+        product(
+            height, width, (high - low + 1) * outs,
+            kernel.reshape(-1), skipped * outs, kernel.shape[1], False,
+            steep, low * outs * width, width, False,
+            0, target, y * height * width, width,
+        )  # fmt: skip

@@ -1,0 +1,181 @@
+"""Connections between ranks: whole messages over TCP, and how the ranks find each other.
+
+Plain sockets, because a tally is small and its failure matters more than its speed: a wait can be
+interrupted by a signal, has an end, and knows which rank it waited for. Nothing is pickled.
+"""
+
+import os
+import secrets
+import socket
+import struct
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum
+from zlib import crc32
+
+from datalens.errors import DataLensError
+
+_HEADER = struct.Struct("!BIQ")
+_HELLO_SECONDS = 5.0
+LONGEST = 2**32
+"""Bytes of one message, at most."""
+
+
+class Kind(IntEnum):
+    """What a message is: a part of the work, or a word on how the run ends."""
+
+    DATA, ERROR, STOP = range(3)
+
+
+class Lost(Exception):
+    """The rank at the other end is gone, or has not answered in time."""
+
+
+@dataclass(frozen=True)
+class Message:
+    kind: Kind
+    subject: int
+    """Checksum of the name of the operation it belongs to."""
+    content: bytes
+
+
+def subject(what: str) -> int:
+    return crc32(what.encode())
+
+
+class Link:
+    """The connection to one other rank."""
+
+    def __init__(self, rank: int, connection: socket.socket) -> None:
+        self.rank = rank
+        self._connection = connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._whole = True
+        """Whether it stands between two messages. Interrupted within one, it is of no more use."""
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def send(self, message: Message, *, seconds: float) -> None:
+        """Send it whole, or raise `Lost`."""
+        header = _HEADER.pack(message.kind, message.subject, len(message.content))
+        self._begin(seconds)
+        try:
+            self._connection.sendall(header + message.content)
+        except OSError:
+            raise Lost from None
+        self._whole = True
+
+    def receive(self, *, seconds: float) -> Message:
+        """The next message, or `Lost`."""
+        self._begin(seconds)
+        end = time.monotonic() + seconds
+        kind, about, size = _HEADER.unpack(self._exactly(_HEADER.size, end))
+        if kind not in tuple(Kind) or size > LONGEST:
+            raise Lost
+        message = Message(Kind(kind), about, self._exactly(size, end))
+        self._whole = True
+        return message
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _begin(self, seconds: float) -> None:
+        if not self._whole:
+            raise Lost
+        self._whole = False
+        self._connection.settimeout(max(seconds, 0.001))
+
+    def _exactly(self, size: int, end: float) -> bytes:
+        content = bytearray()
+        while len(content) < size:
+            try:
+                self._connection.settimeout(max(end - time.monotonic(), 0.001))
+                piece = self._connection.recv(min(size - len(content), 1 << 20))
+            except OSError:  # also a timeout
+                raise Lost from None
+            if not piece:
+                raise Lost
+            content += piece
+        return bytes(content)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Who this process is among the ranks, and its links: rank 0 to all, the others to rank 0."""
+
+    rank: int
+    size: int
+    links: dict[int, Link]
+
+
+def meet(seconds: float) -> Meeting:
+    """Find the other ranks through what torchrun puts into the environment.
+
+    Rank 0 listens and leaves its port and a token in torchrun's store; only who knows the token
+    is let in.
+    """
+    from torch.distributed.rendezvous import rendezvous
+
+    end = time.monotonic() + seconds
+    where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    key = f"datalens/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+    try:
+        store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=seconds)))
+        if rank > 0:
+            port, token = store.get(key).decode().split()
+            return Meeting(rank, size, {0: _knock(int(port), token, rank, end)})
+        with _server() as server:
+            token = secrets.token_hex(16)
+            store.set(key, f"{server.getsockname()[1]} {token}")
+            return Meeting(rank, size, _let_in(server, token, size, end))
+    except (OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, DataLensError):
+            raise
+        raise DataLensError(
+            f"the ranks cannot meet at {where} within {seconds:g} s"
+            f" ({str(error).splitlines()[0] if str(error) else type(error).__name__}); start them"
+            " with torchrun."
+        ) from None
+
+
+def _server() -> socket.socket:
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", 0))
+
+
+def _knock(port: int, token: str, rank: int, end: float) -> Link:
+    address = (os.environ["MASTER_ADDR"], port)
+    connection = socket.create_connection(address, max(end - time.monotonic(), 0.001))
+    connection.sendall(token.encode() + struct.pack("!I", rank))
+    return Link(rank=0, connection=connection)
+
+
+def _let_in(server: socket.socket, token: str, size: int, end: float) -> dict[int, Link]:
+    links: dict[int, Link] = {}
+    while len(links) < size - 1:
+        server.settimeout(max(end - time.monotonic(), 0.001))
+        try:
+            connection, _ = server.accept()
+        except TimeoutError:
+            missing = sorted(set(range(1, size)) - set(links))
+            raise DataLensError(
+                f"{named_ranks(missing)} did not come in time; start all ranks anew."
+            ) from None
+        with suppress(OSError, struct.error):
+            connection.settimeout(_HELLO_SECONDS)
+            hello = connection.recv(len(token) + 4, socket.MSG_WAITALL)
+            (rank,) = struct.unpack("!I", hello[len(token) :])
+            if secrets.compare_digest(hello[: len(token)], token.encode()):
+                links[rank] = Link(rank=rank, connection=connection)
+                continue
+        connection.close()  # a stranger
+    return dict(sorted(links.items()))
+
+
+def named_ranks(ranks: list[int]) -> str:
+    """rank 1; ranks 1, 3."""
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))

@@ -1,0 +1,73 @@
+"""The processes that torchrun starts, from their meeting to their common end."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import torch
+
+from datalens import __version__
+from datalens.ensemble import ALONE, RankFailed, Ranks
+from datalens.errors import DataLensError, sentence
+from datalens.synthesizers.session import Stopped
+
+
+class Ended(DataLensError):
+    """Somebody outside has told this process to end, as torchrun does when another has died."""
+
+
+@contextmanager
+def joined(*, timeout: float) -> Iterator[Ranks]:
+    """All ranks of this run, or this process alone where torchrun has not started it.
+
+    Whatever ends one rank ends all, each with the same sentence.
+    """
+    if not timeout > 0:
+        raise DataLensError(f"--rank-timeout must be a positive number of seconds, got {timeout}.")
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
+        yield ALONE
+        return
+    with _signals():
+        ranks = Ranks.meet(timeout=timeout)
+        try:
+            ranks.agree("the version of datalens", __version__)
+            ranks.agree("the version of PyTorch", torch.__version__)
+            ranks.agree("the number of threads", str(torch.get_num_threads()))
+            yield ranks
+        except (Stopped, KeyboardInterrupt):
+            ranks.fail("", stop=True)
+            raise
+        except Ended as ended:
+            known = RankFailed(ranks.last_word() or str(ended))
+            ranks.fail(str(known))
+            raise known from None
+        except RankFailed as failed:
+            ranks.fail(str(failed))
+            raise
+        except BaseException as error:
+            ranks.fail(f"rank {ranks.rank}: {sentence(error)}")
+            raise
+        finally:
+            ranks.close()
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Only rank 0 hears Ctrl-C, and stops all; an order to end comes as an error."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+        raise Ended(
+            "this rank was told to end (SIGTERM); nothing released is lost: go on with --resume."
+        )
+
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, end)}
+    if os.environ["RANK"] != "0":
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -36,21 +36,25 @@ def joined(*, timeout: float) -> Iterator[Ranks]:
             ranks.agree("the version of PyTorch", torch.__version__)
             ranks.agree("the number of threads", str(torch.get_num_threads()))
             yield ranks
-        except (Stopped, KeyboardInterrupt):
-            ranks.fail("", stop=True)
-            raise
-        except Ended as ended:
-            known = RankFailed(ranks.last_word() or str(ended))
-            ranks.fail(str(known))
-            raise known from None
-        except RankFailed as failed:
-            ranks.fail(str(failed))
-            raise
         except BaseException as error:
-            ranks.fail(f"rank {ranks.rank}: {sentence(error)}")
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends already, and says why first
+            _end_together(ranks, error)
             raise
         finally:
             ranks.close()
+
+
+def _end_together(ranks: Ranks, error: BaseException) -> None:
+    """Tell the others. What another rank has said is more to the point than an order to end."""
+    if isinstance(error, Stopped | KeyboardInterrupt):
+        ranks.fail("", stop=True)
+    elif isinstance(error, Ended):
+        known = RankFailed(ranks.last_word() or str(error))
+        ranks.fail(str(known))
+        raise known from None
+    else:
+        whose = "" if isinstance(error, RankFailed) else f"rank {ranks.rank}: "
+        ranks.fail(whose + sentence(error))
 
 
 @contextmanager
@@ -58,7 +62,6 @@ def _signals() -> Iterator[None]:
     """Only rank 0 hears Ctrl-C, and stops all; an order to end comes as an error."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
         raise Ended(
             "this rank was told to end (SIGTERM); nothing released is lost: go on with --resume."
         )
@@ -66,8 +69,6 @@ def _signals() -> Iterator[None]:
     before = {signal.SIGTERM: signal.signal(signal.SIGTERM, end)}
     if os.environ["RANK"] != "0":
         before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    yield
+    for number, handler in before.items():  # not after an error: then the process ends
+        signal.signal(number, handler)

@@ -51,7 +51,6 @@ class Link:
     def __init__(self, rank: int, connection: socket.socket) -> None:
         self.rank = rank
         self._connection = connection
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._whole = True
         """Whether it stands between two messages. Interrupted within one, it is of no more use."""
 
@@ -151,7 +150,13 @@ def _knock(port: int, token: str, rank: int, end: float) -> Link:
     address = (os.environ["MASTER_ADDR"], port)
     connection = socket.create_connection(address, max(end - time.monotonic(), 0.001))
     connection.sendall(token.encode() + struct.pack("!I", rank))
-    return Link(rank=0, connection=connection)
+    return _prompt(0, connection)
+
+
+def _prompt(rank: int, connection: socket.socket) -> Link:
+    """A link on which small messages go out at once."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return Link(rank, connection)
 
 
 def _let_in(server: socket.socket, token: str, size: int, end: float) -> dict[int, Link]:
@@ -170,7 +175,7 @@ def _let_in(server: socket.socket, token: str, size: int, end: float) -> dict[in
             hello = connection.recv(len(token) + 4, socket.MSG_WAITALL)
             (rank,) = struct.unpack("!I", hello[len(token) :])
             if secrets.compare_digest(hello[: len(token)], token.encode()):
-                links[rank] = Link(rank=rank, connection=connection)
+                links[rank] = _prompt(rank, connection)
                 continue
         connection.close()  # a stranger
     return dict(sorted(links.items()))

@@ -82,7 +82,7 @@ class Ranks:
 
         return self.exchange(what, values.tobytes(), answer)
 
-    def agree(self, what: str, value: str) -> None:
+    def agree(self, what: str, value: str, *, remedy: str = "give all the same") -> None:
         """Every rank has the same value, or all end with a sentence that says who has which."""
 
         def answer(parts: Sequence[bytes]) -> bytes:
@@ -90,7 +90,7 @@ class Ranks:
             if others:
                 found = ", ".join(f"rank {rank} has {text}" for rank, text in others.items())
                 raise RankFailed(
-                    f"the ranks differ in {what}: rank 0 has {value}, {found}; give all the same."
+                    f"the ranks differ in {what}: rank 0 has {value}, {found}; {remedy}."
                 )
             return b""
 

@@ -66,7 +66,7 @@ class Member:
 
     def reserve(self, plan: Plan) -> None:
         """Wait until rank 0 has set the plan's cost aside, and see that it is the same plan."""
-        self.ranks.agree("the configuration", plan.sha256)
+        self.ranks.agree("the configuration", plan.sha256[:16])
         self.ranks.tell("reserved", b"")
 
     def stopping(self) -> bool:
@@ -101,7 +101,7 @@ class Session(Member):
 
     def reserve(self, plan: Plan) -> None:
         """Set the plan's whole cost aside; for a run that goes on, see that it is the same plan."""
-        self.ranks.agree("the configuration", plan.sha256)
+        self.ranks.agree("the configuration", plan.sha256[:16])
         self._reserve(plan)
         self.ranks.tell("reserved", b"")
 

@@ -47,7 +47,7 @@ class Source:
         """The records of this rank, once it is clear that all ranks have the same data."""
         if ranks.size == 1:
             return self.records()
-        ranks.agree("the data", fingerprint(self.name, data_dir=self.data_dir))
+        ranks.agree("the data", fingerprint(self.name, data_dir=self.data_dir)[:16])
         records = self.records(keep=lambda public: synthesizer.share(public, ranks, secret))
         ranks.agree("what is public about the data", str(records.public))
         return records
@@ -88,7 +88,7 @@ def fit_run(
     secret = ranks.tell("secret", new_secret(seed))
     records = source.share(synthesizer, ranks, secret)
     plan = synthesizer.resolve(records.public)  # all that can be wrong is wrong before this point
-    ranks.agree("the configuration", plan.sha256)
+    ranks.agree("the configuration", plan.sha256[:16])
     if ranks.rank > 0:
         return _follow(synthesizer, records, secret, out, ranks)
     watcher = Watcher(epsilon=synthesizer.settings.epsilon, log=out / "log.jsonl", quiet=quiet)

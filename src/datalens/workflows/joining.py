@@ -32,9 +32,10 @@ def joined(*, timeout: float) -> Iterator[Ranks]:
     with _signals():
         ranks = Ranks.meet(timeout=timeout)
         try:
+            threads = str(torch.get_num_threads())
             ranks.agree("the version of datalens", __version__)
             ranks.agree("the version of PyTorch", torch.__version__)
-            ranks.agree("the number of threads", str(torch.get_num_threads()))
+            ranks.agree("the number of threads", threads, remedy="set OMP_NUM_THREADS")
             yield ranks
         except BaseException as error:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends already, and says why first

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 CHILD = Path(__file__).with_name("child.py")
-IMPORTED = ["torch", "torch.distributed.rendezvous", "sklearn.datasets", "datalens.workflows.cli"]
-IMPORTED += ["datalens.workflows.fitting", "datalens.workflows.joining", "dp_accounting"]
+IMPORTED = ["datalens.workflows.fitting", "datalens.workflows.joining", "sklearn.datasets"]
+IMPORTED += ["torch.distributed.rendezvous", "torch._dynamo"]  # an optimiser imports the latter
 
 
 def free_port() -> int:

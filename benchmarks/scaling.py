@@ -63,6 +63,7 @@ def fit(cell: Cell, data: str, teachers: int, block: int, steps: int) -> Run:
             "DATALENS_HOME": folder,
             "OMP_NUM_THREADS": str(cell.threads),
             "WORLD_SIZE": str(cell.ranks),
+            "LOCAL_WORLD_SIZE": str(cell.ranks),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(free_port()),
         }

@@ -45,6 +45,7 @@ class Processes:
                     "OMP_NUM_THREADS": "1",
                     "RANK": str(rank),
                     "WORLD_SIZE": str(size),
+                    "LOCAL_WORLD_SIZE": str(size),
                     "MASTER_ADDR": "127.0.0.1",
                     "MASTER_PORT": str(port),
                     **environment(rank),

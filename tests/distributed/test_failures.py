@@ -70,7 +70,7 @@ def test_a_killed_rank_and_resume_with_another_number(
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_hung_rank_is_given_up(tmp_path: Path, victim: int) -> None:
     out = tmp_path / "run"
-    ranks = start(3, tmp_path / "of", *SEEDED, "--out", out, "--rank-timeout", 2)
+    ranks = start(3, tmp_path / "of", *SEEDED, "--out", out, "--rank-timeout", 4)
     wait_for(out / "internal" / "releases" / "votes-3.npy")
     ranks.kill(victim, signal.SIGSTOP)
     stopped = time.monotonic()
@@ -79,12 +79,24 @@ def test_a_hung_rank_is_given_up(tmp_path: Path, victim: int) -> None:
         for process in others:
             process.join(20)
         assert [process.exitcode for process in others] == [2, 2]
-        assert time.monotonic() - stopped < 2 + 5 + 3  # the time set, what the others add, slack
+        assert time.monotonic() - stopped < 4 + 5 + 3  # the time set, what the others add, slack
         said = ranks.sentences()
         del said[victim]
-        assert all(f"rank {victim} {GONE} (waited 2 s at most)" in s for s in said)
+        assert all(f"rank {victim} {GONE} (waited 4 s at most)" in s for s in said)
     finally:
         ranks.kill(victim, signal.SIGKILL)
+
+
+def test_told_to_end(tmp_path: Path) -> None:
+    """As torchrun tells the others when one has died."""
+    out = tmp_path / "run"
+    ranks = start(3, tmp_path / "of", *SEEDED, "--out", out)
+    wait_for(out / "internal" / "releases" / "votes-3.npy")
+    for rank in range(3):
+        ranks.kill(rank, signal.SIGTERM)
+    assert ranks.codes(seconds=20) == [2, 2, 2]
+    assert all("was told to end (SIGTERM)" in said for said in ranks.sentences())
+    assert not any("Traceback" in ranks.err(rank) for rank in range(3))
 
 
 @pytest.mark.parametrize("sizes", [(3, 2), (1, 3)])

@@ -6,6 +6,7 @@ interrupted by a signal, has an end, and knows which rank it waited for. Nothing
 
 import os
 import secrets
+import select
 import socket
 import struct
 import time
@@ -19,6 +20,7 @@ from datalens.errors import DataLensError
 
 _HEADER = struct.Struct("!BIQ")
 _HELLO_SECONDS = 5.0
+LOOPBACK = "127.0.0.1"
 LONGEST = 2**32
 """Bytes of one message, at most."""
 
@@ -69,8 +71,10 @@ class Link:
 
     def receive(self, *, seconds: float) -> Message:
         """The next message, or `Lost`."""
-        self._begin(seconds)
         end = time.monotonic() + seconds
+        if not select.select([self], [], [], max(seconds, 0.0))[0]:
+            raise Lost  # so far nothing was taken from the link: it can still be used
+        self._begin(seconds)
         kind, about, size = _HEADER.unpack(self._exactly(_HEADER.size, end))
         if kind not in tuple(Kind) or size > LONGEST:
             raise Lost
@@ -113,8 +117,8 @@ class Meeting:
 def meet(seconds: float) -> Meeting:
     """Find the other ranks through what torchrun puts into the environment.
 
-    Rank 0 listens and leaves its port and a token in torchrun's store; only who knows the token
-    is let in.
+    Rank 0 listens and leaves its address and a token in torchrun's store; only who knows the token
+    is let in. Where all ranks are on one machine, nobody from outside can connect.
     """
     from torch.distributed.rendezvous import rendezvous
 
@@ -124,11 +128,12 @@ def meet(seconds: float) -> Meeting:
     try:
         store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=seconds)))
         if rank > 0:
-            port, token = store.get(key).decode().split()
-            return Meeting(rank, size, {0: _knock(int(port), token, rank, end)})
-        with _server() as server:
-            token = secrets.token_hex(16)
-            store.set(key, f"{server.getsockname()[1]} {token}")
+            host, port, token = store.get(key).decode().split()
+            return Meeting(rank, size, {0: _knock((host, int(port)), token, rank, end)})
+        host = LOOPBACK if os.environ.get("LOCAL_WORLD_SIZE") == str(size) else ""
+        with _server(host) as server:
+            token, port = secrets.token_hex(16), server.getsockname()[1]
+            store.set(key, f"{host or os.environ['MASTER_ADDR']} {port} {token}")
             return Meeting(rank, size, _let_in(server, token, size, end))
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, DataLensError):
@@ -140,14 +145,13 @@ def meet(seconds: float) -> Meeting:
         ) from None
 
 
-def _server() -> socket.socket:
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", 0))
+def _server(host: str) -> socket.socket:
+    if host or not socket.has_dualstack_ipv6():
+        return socket.create_server((host, 0))
+    return socket.create_server((host, 0), family=socket.AF_INET6, dualstack_ipv6=True)
 
 
-def _knock(port: int, token: str, rank: int, end: float) -> Link:
-    address = (os.environ["MASTER_ADDR"], port)
+def _knock(address: tuple[str, int], token: str, rank: int, end: float) -> Link:
     connection = socket.create_connection(address, max(end - time.monotonic(), 0.001))
     connection.sendall(token.encode() + struct.pack("!I", rank))
     return _prompt(0, connection)

@@ -11,7 +11,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -101,8 +101,8 @@ class Checkpoints:
 
     def _write(self, step: int) -> None:
         target = self._at(step)
-        if not self._folder.parent.exists():  # a rank on a machine of its own
-            self._folder.parent.mkdir(parents=True)
+        with suppress(FileExistsError):
+            self._folder.parent.mkdir(parents=True)  # on a machine that rank 0 is not on
             self._folder.parent.chmod(0o700)
         target.mkdir(parents=True, exist_ok=True)
         tensors = {name: tensor.contiguous() for name, tensor in self._teachers.state().items()}

@@ -63,6 +63,20 @@ class Synthesizer(ABC):
     def _share(self, plan: Plan, ranks: Ranks, secret: bytes) -> Positions:
         return np.arange(ranks.rank, plan.public.n_records, ranks.size)
 
+    def _own(self, records: Records, plan: Plan, session: Member) -> Records:
+        """The records of this rank and no others: one that two ranks add up counts twice."""
+        if session.ranks.size == 1 and records.positions is None:
+            return records
+        share = self._share(plan, session.ranks, session.secret)
+        if records.positions is None:
+            return records.only(share)
+        if not np.array_equal(records.positions, share):
+            raise DataLensError(
+                f"These records of {records.public.name} are not the share of rank"
+                f" {session.ranks.rank} of {session.ranks.size}; give all of them, or that share."
+            )
+        return records
+
     @abstractmethod
     def _train(self, records: Records, plan: Plan, session: Member) -> None:
         """Learn from this rank's records, through `session.releases` only."""
@@ -94,7 +108,8 @@ class Synthesizer(ABC):
         Give `Records`, or images and labels as arrays with the public number of classes.
         `ledger` names the data set the budget belongs to (its name by default). A `seed` makes
         the run reproducible and NOT PRIVATE. `session` continues or records a run in a folder;
-        where it is one of several ranks, `records` are its share, and rank 0 certifies.
+        where it is that of one of several ranks, only this rank's share of the records is used,
+        and rank 0 certifies.
         """
         if not isinstance(records, Records):
             if labels is None:
@@ -103,8 +118,9 @@ class Synthesizer(ABC):
         plan = self.resolve(records.public)
         name = ledger or ledger_name_for(records.public.name)
         with nullcontext(session) if session else temporary_session(ledger=name, seed=seed) as run:
+            own = self._own(records, plan, run)
             run.reserve(plan)
-            self._train(records, plan, run)
+            self._train(own, plan, run)
             self.plan = plan
             if isinstance(run, Session):
                 run.ledger.settle(run.run)

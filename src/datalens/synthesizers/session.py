@@ -66,8 +66,13 @@ class Member:
 
     def reserve(self, plan: Plan) -> None:
         """Wait until rank 0 has set the plan's cost aside, and see that it is the same plan."""
-        self.ranks.agree("the configuration", plan.sha256[:16])
+        self._agree(plan)
         self.ranks.tell("reserved", b"")
+
+    def _agree(self, plan: Plan) -> None:
+        """One plan and one secret: with two, a record could reach two teachers."""
+        self.ranks.agree("the configuration", plan.sha256[:16])
+        self.ranks.agree("the secret's checksum", hashlib.sha256(self.secret).hexdigest()[:16])
 
     def stopping(self) -> bool:
         """Whether to stop: rank 0's observer decides for all."""
@@ -101,7 +106,7 @@ class Session(Member):
 
     def reserve(self, plan: Plan) -> None:
         """Set the plan's whole cost aside; for a run that goes on, see that it is the same plan."""
-        self.ranks.agree("the configuration", plan.sha256[:16])
+        self._agree(plan)
         self._reserve(plan)
         self.ranks.tell("reserved", b"")
 

@@ -13,6 +13,9 @@ from datalens.ensemble import ALONE, RankFailed, Ranks
 from datalens.errors import DataLensError, sentence
 from datalens.synthesizers.session import Stopped
 
+LONGEST_TIMEOUT = 7 * 24 * 3600
+"""Seconds: a week."""
+
 
 class Ended(DataLensError):
     """Somebody outside has told this process to end, as torchrun does when another has died."""
@@ -24,8 +27,10 @@ def joined(*, timeout: float) -> Iterator[Ranks]:
 
     Whatever ends one rank ends all, each with the same sentence.
     """
-    if not timeout > 0:
-        raise DataLensError(f"--rank-timeout must be a positive number of seconds, got {timeout}.")
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise DataLensError(
+            f"--rank-timeout must be a number of seconds up to {LONGEST_TIMEOUT:,}, got {timeout}."
+        )
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
         yield ALONE
         return
@@ -64,7 +69,8 @@ def _signals() -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Ended(
-            "this rank was told to end (SIGTERM); nothing released is lost: go on with --resume."
+            f"rank {os.environ['RANK']} was told to end (SIGTERM); nothing released is lost: go on"
+            " with --resume."
         )
 
     before = {signal.SIGTERM: signal.signal(signal.SIGTERM, end)}

@@ -95,8 +95,9 @@ def test_told_to_end(tmp_path: Path) -> None:
     for rank in range(3):
         ranks.kill(rank, signal.SIGTERM)
     assert ranks.codes(seconds=20) == [2, 2, 2]
-    assert all("was told to end (SIGTERM)" in said for said in ranks.sentences())
-    assert not any("Traceback" in ranks.err(rank) for rank in range(3))
+    for rank, said in enumerate(ranks.sentences()):  # cut off within a message, it hears no more
+        assert "was told to end (SIGTERM)" in said or GONE in said
+        assert ranks.err(rank).count("datalens: ") == 1 and "Traceback" not in ranks.err(rank)
 
 
 @pytest.mark.parametrize("sizes", [(3, 2), (1, 3)])

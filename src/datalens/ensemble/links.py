@@ -48,48 +48,49 @@ def subject(what: str) -> int:
 
 
 class Link:
-    """The connection to one other rank."""
+    """The connection to one other rank.
+
+    Interrupted within a message, by a signal or by the time, it is of no more use in that
+    direction: what came next would be taken for the rest of the message.
+    """
 
     def __init__(self, rank: int, connection: socket.socket) -> None:
         self.rank = rank
         self._connection = connection
-        self._whole = True
-        """Whether it stands between two messages. Interrupted within one, it is of no more use."""
+        self._may_send = self._may_receive = True
 
     def fileno(self) -> int:
         return self._connection.fileno()
 
     def send(self, message: Message, *, seconds: float) -> None:
         """Send it whole, or raise `Lost`."""
+        if not self._may_send:
+            raise Lost
+        self._may_send = False
         header = _HEADER.pack(message.kind, message.subject, len(message.content))
-        self._begin(seconds)
         try:
+            self._connection.settimeout(max(seconds, 0.001))
             self._connection.sendall(header + message.content)
-        except OSError:
+        except OSError:  # also a timeout
             raise Lost from None
-        self._whole = True
+        self._may_send = True
 
     def receive(self, *, seconds: float) -> Message:
         """The next message, or `Lost`."""
         end = time.monotonic() + seconds
-        if not select.select([self], [], [], max(seconds, 0.0))[0]:
-            raise Lost  # so far nothing was taken from the link: it can still be used
-        self._begin(seconds)
+        # Waiting takes nothing from the link: interrupted here, it can still be used.
+        if not self._may_receive or not select.select([self], [], [], max(seconds, 0.0))[0]:
+            raise Lost
+        self._may_receive = False
         kind, about, size = _HEADER.unpack(self._exactly(_HEADER.size, end))
         if kind not in tuple(Kind) or size > LONGEST:
             raise Lost
         message = Message(Kind(kind), about, self._exactly(size, end))
-        self._whole = True
+        self._may_receive = True
         return message
 
     def close(self) -> None:
         self._connection.close()
-
-    def _begin(self, seconds: float) -> None:
-        if not self._whole:
-            raise Lost
-        self._whole = False
-        self._connection.settimeout(max(seconds, 0.001))
 
     def _exactly(self, size: int, end: float) -> bytes:
         content = bytearray()

@@ -17,8 +17,11 @@ LONGEST_TIMEOUT = 7 * 24 * 3600
 """Seconds: a week."""
 
 
-class Ended(DataLensError):
-    """Somebody outside has told this process to end, as torchrun does when another has died."""
+class Ended(BaseException):
+    """Somebody outside has told this process to end, as torchrun does when another has died.
+
+    It can come anywhere, so it is no kind of error that code in its way might handle.
+    """
 
 
 @contextmanager
@@ -34,9 +37,10 @@ def joined(*, timeout: float) -> Iterator[Ranks]:
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
         yield ALONE
         return
+    ranks = ALONE
     with _signals():
-        ranks = Ranks.meet(timeout=timeout)
         try:
+            ranks = Ranks.meet(timeout=timeout)
             threads = str(torch.get_num_threads())
             ranks.agree("the version of datalens", __version__)
             ranks.agree("the version of PyTorch", torch.__version__)

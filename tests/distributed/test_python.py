@@ -8,7 +8,7 @@ import pytest
 
 from datalens import DataLensError, Records
 from datalens.ensemble import Ranks
-from datalens.synthesizers import METHODS
+from datalens.synthesizers import METHODS, DataLens, Synthesizer
 from datalens.synthesizers.session import Member, Session, new_secret
 
 from .linked import linked, together
@@ -25,12 +25,27 @@ def records() -> Records:
     return Records.from_arrays(images, np.arange(50) % 3, n_classes=3)
 
 
-def fit(ranks: Ranks, method: str, folder: Path, *, seeds: tuple[int, int] = (4, 4)) -> Any:
+class Drifting(DataLens):
+    """Its student differs by a rounding, as on a machine of another kind."""
+
+    def _warm_start(self, *given: Any) -> None:
+        super()._warm_start(*given)
+        next(iter(self._student.weights.values())).data.mul_(1 + 1e-6)
+
+
+def fit(
+    ranks: Ranks,
+    method: str,
+    folder: Path,
+    *,
+    seeds: tuple[int, int] = (4, 4),
+    kinds: dict[str, type[Synthesizer]] = METHODS,
+) -> Any:
     folder = folder / str(ranks.rank) / "internal"
     session: Member = Member(secret=new_secret(seeds[1]), folder=folder, ranks=ranks)
     if ranks.rank == 0:
         session = Session.start(ledger="x", folder=folder, seed=seeds[0], ranks=ranks)
-    synthesizer = METHODS[method](epsilon=5.0, label_prior="bought", **SMALL[method])
+    synthesizer = kinds[method](epsilon=5.0, label_prior="bought", **SMALL[method])
     return synthesizer.fit(records(), session=session)
 
 
@@ -51,7 +66,21 @@ def test_two_secrets_are_refused_before_anything_is_reserved(tmp_path: Path) -> 
     """They would deal two sets of shards, and a record could reach two teachers."""
     two = together(linked(2), lambda ranks: fit(ranks, "datalens", tmp_path, seeds=(1, 2)))
     assert all("the ranks differ in the secret's checksum" in str(error) for error in two)
-    assert not Session.resume(folder=tmp_path / "0" / "internal").ledger.rows("run")
+    session = Session.resume(folder=tmp_path / "0" / "internal")
+    assert not session.ledger.rows(session.run)
+
+
+def test_ranks_that_drift_apart_end_before_they_vote(tmp_path: Path) -> None:
+    def one(ranks: Ranks) -> Any:
+        kinds = METHODS if ranks.rank < 2 else {"datalens": Drifting}
+        return fit(ranks, "datalens", tmp_path, kinds=kinds)
+
+    for error in together(linked(3), one):
+        assert "the ranks differ in the proposed images: rank 0 has" in str(error)
+        assert "rank 2 has" in str(error) and "rank 1 has" not in str(error)
+    session = Session.resume(folder=tmp_path / "0" / "internal")
+    spent = {charge.event.what for charge in session.ledger.charges(session.run)}
+    assert spent == {"class-counts", "class-sums", "second-moments"}
 
 
 def test_a_share_of_another_rank_is_refused() -> None:

@@ -34,8 +34,8 @@ class Ranks:
     """This process among its like.
 
     Guarantee: the sum over ranks exists on rank 0 alone, and what the other ranks get back is what
-    rank 0 makes of it. A wait ends after `timeout` seconds at most, with a sentence that names
-    who was waited for.
+    rank 0 makes of it. A wait ends after `timeout` seconds at most (and GRACE for ranks other
+    than 0), with a sentence that names who was waited for.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""One rank: the command line in a process of its own. Run with these names already set."""
+# ruff: noqa: F821
+"""One rank: the command line in a process of its own, started with these names already set."""
 
 import os
 import sys
@@ -10,12 +11,12 @@ words: list[str]
 stdout: str
 stderr: str
 
-for stream, path in ((1, globals()["stdout"]), (2, globals()["stderr"])):
+for stream, path in ((1, stdout), (2, stderr)):
     os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
-os.environ.update(globals()["environment"])
-torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-os.chdir(os.environ.get("START_IN", "."))
-sys.argv = ["datalens", *globals()["words"]]
+os.environ.update(environment)
+os.chdir(environment.get("START_IN", "."))
+torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
+sys.argv = ["datalens", *words]
 
 from datalens.workflows.cli import main  # noqa: E402
 

@@ -20,7 +20,7 @@ from datalens.synthesizers.settings import DataLensSettings, Settings
 from datalens.synthesizers.voting import count_votes, hire, shards_of, teachers_of
 
 STOP_EVERY = 10
-"""Updates before the first vote after which ranks ask each other whether to stop."""
+"""Updates of the student's warm start, which are short, after which ranks ask whether to stop."""
 
 
 class DataLens(Synthesizer):
@@ -89,7 +89,7 @@ class DataLens(Synthesizer):
             return
         model = plan.moments.buy(records, session.releases, counts)
         if model is not None:
-            tell = partial(_tell, session, "warm-start")
+            tell = partial(_tell, session, "warm-start", ask_every=STOP_EVERY)
             self._student.warm_start(model, updates=plan.settings.warm_start_updates, progress=tell)
 
     def _warm_up(self, teachers: Teachers, plan: DataLensPlan, session: Member) -> None:
@@ -127,10 +127,10 @@ def _digest(images: torch.Tensor) -> str:
     return sha256(images.numpy().tobytes()).hexdigest()[:16]
 
 
-def _tell(session: Member, stage: str, done: int, total: int) -> None:
+def _tell(session: Member, stage: str, done: int, total: int, *, ask_every: int = 1) -> None:
     """Before the first vote there is nothing to checkpoint: what was bought is stored already."""
     session.observer.progress(stage, done, total)
-    if (done % STOP_EVERY == 0 or done == total) and session.stopping():
+    if (done % ask_every == 0 or done == total) and session.stopping():
         raise Stopped
 
 

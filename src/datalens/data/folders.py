@@ -63,7 +63,10 @@ def load_folder(
     positions = np.arange(len(files)) if keep is None else keep(ahead)
     images = np.empty((len(positions), *ahead.shape), dtype=np.uint8)
     for row, position in enumerate(positions):
-        images[row] = _read(files[position], image_size)
+        picture = _read(files[position], image_size)
+        if picture.shape[0] > channels or picture.shape[1:] != (height, width):
+            raise DataLensError(f"{files[position]} is not what its header says: save it anew.")
+        images[row] = picture
     return Records.from_arrays(
         images,
         labels,

@@ -144,7 +144,7 @@ def test_images_and_labels_must_agree(tmp_path: Path) -> None:
 
 def test_the_catalogue_reads_and_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = serve(monkeypatch, {})
-    monkeypatch.setattr("datalens.data.npz._read", None)
+    monkeypatch.setattr("datalens.data.npz._opened", None)
     listed = {description.name: description for description in catalogue()}
     assert list(listed) == ["fashion-mini", "digits", "mnist", "fashion-mnist"]
     assert listed["fashion-mini"].found

@@ -177,6 +177,7 @@ BAD = {
         "teacher_learning_rate",
     ),
     "huge sigma": (["fit", "digits", "--epsilon", "1", "--sigma", "1e14"], "sigma"),
+    "no patience": (["fit", "digits", "--epsilon", "1", "--rank-timeout", "0"], "rank-timeout"),
     "settings on resume": (
         ["fit", "digits", "--out", "taken", "--resume", "--teachers", "5"],
         "keeps its settings",

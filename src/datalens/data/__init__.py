@@ -1,12 +1,14 @@
 """Records and shards: what enters, and what about it is public."""
 
-from datalens.data.catalogue import Description, catalogue, describe, load
-from datalens.data.records import NoTestSplit, PublicFacts, Records, Split
+from datalens.data.catalogue import Description, catalogue, describe, fingerprint, load
+from datalens.data.records import Keep, NoTestSplit, Positions, PublicFacts, Records, Split
 from datalens.data.shards import Shards, deal, shard_size
 
 __all__ = [
     "Description",
+    "Keep",
     "NoTestSplit",
+    "Positions",
     "PublicFacts",
     "Records",
     "Shards",
@@ -14,6 +16,7 @@ __all__ = [
     "catalogue",
     "deal",
     "describe",
+    "fingerprint",
     "load",
     "shard_size",
 ]

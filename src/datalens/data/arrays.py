@@ -9,13 +9,22 @@ from datalens.data.limits import CHANNELS
 from datalens.errors import DataLensError
 
 
-def as_images(images: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+def as_images(
+    images: npt.ArrayLike, positions: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.uint8]:
     """Images as uint8 (n, channels, height, width).
 
     Takes (n, h, w), (n, h, w, c) or (n, c, h, w) with 1 or 3 channels, as uint8 or as floats
-    in [0, 1].
+    in [0, 1]. `positions` are the images' numbers in a larger data set, for what is said of them.
     """
-    return np.ascontiguousarray(_channels_first(_as_bytes(_as_array("images", images))))
+    pixels = _as_bytes(_as_array("images", images), positions)
+    return np.ascontiguousarray(_channels_first(pixels))
+
+
+def shape_of_images(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Channels, height and width of images that lie in an array of this shape."""
+    channels, height, width = _channels_first(np.broadcast_to(np.uint8(0), shape)).shape[1:]
+    return channels, height, width
 
 
 def as_labels(labels: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -39,7 +48,9 @@ def _as_array(what: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
         raise DataLensError(f"{what} must be a NumPy array of one shape and type.") from error
 
 
-def _as_bytes(images: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+def _as_bytes(
+    images: npt.NDArray[Any], positions: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.uint8]:
     if images.dtype == np.uint8:
         return images
     if images.dtype.kind != "f":
@@ -50,8 +61,10 @@ def _as_bytes(images: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     stray = np.flatnonzero(~((images >= 0) & (images <= 1)))  # written so that NaN is stray too
     if stray.size:
         first = np.unravel_index(stray[0], images.shape)
+        number = first[0] if first else 0
         raise DataLensError(
-            f"images must be uint8 or floats in [0, 1], but image {first[0] if first else 0} "
+            f"images must be uint8 or floats in [0, 1], but image "
+            f"{number if positions is None else positions[number]} "
             f"holds {images[first]}: mend it, or divide by 255 if that is the scale."
         )
     rounded: npt.NDArray[np.uint8] = np.rint(images * 255).astype(np.uint8)

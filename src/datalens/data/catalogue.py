@@ -1,15 +1,16 @@
 """Data sets by name or by path: the one door through which records come in."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from datalens.data.folders import load_folder
+from datalens.data.folders import folder_files, load_folder
 from datalens.data.npz import load_npz
 from datalens.data.official import FASHION_MNIST, MNIST, N_RECORDS, OfficialSet
-from datalens.data.records import PUBLISHED, Records, Split, declared_classes
+from datalens.data.records import PUBLISHED, Keep, Records, Split, declared_classes
 from datalens.errors import DataLensError
 
 _FASHION_MINI = Path(__file__).parent / "bundled" / "fashion-mini.npz"
@@ -37,7 +38,9 @@ class _Entry:
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]
     find: Callable[[Path | None], str | None]
-    load: Callable[[Split, Path | None], Records]
+    load: Callable[[Split, Path | None, int | None, Keep | None], Records]
+    files: Callable[[Split, Path | None], Sequence[Path]]
+    """What it is read from; nothing, where a library brings it along."""
 
 
 def load(
@@ -47,27 +50,52 @@ def load(
     data_dir: Path | None = None,
     image_size: int | None = None,
     n_classes: int | None = None,
+    keep: Keep | None = None,
 ) -> Records:
     """Records of a data set by name, of an NPZ file, or of a folder of class folders.
 
     A name goes before a path: a folder that is called mnist is `./mnist` or `Path("mnist")`.
+    With `keep`, only those records are held that it names, given the public facts.
     """
     if split not in ("train", "test"):
         raise DataLensError(f"split must be train or test, got {split!r}.")
     if isinstance(source, str) and source in _ENTRIES:
         entry = _entry(source, data_dir)
         declared_classes(n_classes, entry.class_names)
-        records = entry.load(split, data_dir)
-        return records if image_size is None else records.resized(image_size)
+        return entry.load(split, data_dir, image_size, keep)
+    path = _path(source)
+    reader = load_folder if path.is_dir() else load_npz
+    return reader(path, split=split, n_classes=n_classes, image_size=image_size, keep=keep)
+
+
+def fingerprint(source: str | Path, *, split: Split = "train", data_dir: Path | None = None) -> str:
+    """Tells whether two machines have the same data: SHA-256 of a file's bytes, or of the names
+    and sizes of a folder's files. A private fact, to be compared and not published."""
+    digest = hashlib.sha256()
+    if isinstance(source, str) and source in _ENTRIES:
+        files = _entry(source, data_dir).files(split, data_dir)
+    else:
+        path = _path(source)
+        files = [] if path.is_dir() else [path]
+        if path.is_dir():
+            for image in folder_files(path, split):
+                name = image.relative_to(path).as_posix()
+                digest.update(f"{name}\0{image.stat().st_size}\0".encode())
+    for file in files:
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _path(source: str | Path) -> Path:
+    """A folder or an NPZ file that is there."""
     try:
         path = Path(source).expanduser()
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, RuntimeError):  # no permission, a name too long, an unknown ~user
         is_folder = is_file = False
-    if is_folder:
-        return load_folder(path, split=split, n_classes=n_classes, image_size=image_size)
-    if is_file and path.suffix == ".npz":
-        return load_npz(path, split=split, n_classes=n_classes, image_size=image_size)
+    if is_folder or (is_file and path.suffix == ".npz"):
+        return path
     if is_file:
         raise DataLensError(f"{path} is neither an .npz file nor a folder of class folders.")
     raise DataLensError(
@@ -103,22 +131,35 @@ def _entry(name: str, data_dir: Path | None) -> _Entry:
     return _ENTRIES[name]
 
 
-def _load_fashion_mini(split: Split, data_dir: Path | None) -> Records:
-    return load_npz(_FASHION_MINI, split=split, name="fashion-mini", why=PUBLISHED)
+def _load_fashion_mini(
+    split: Split, data_dir: Path | None, image_size: int | None, keep: Keep | None
+) -> Records:
+    return load_npz(
+        _FASHION_MINI,
+        split=split,
+        name="fashion-mini",
+        why=PUBLISHED,
+        image_size=image_size,
+        keep=keep,
+    )
 
 
-def _load_digits(split: Split, data_dir: Path | None) -> Records:
+def _load_digits(
+    split: Split, data_dir: Path | None, image_size: int | None, keep: Keep | None
+) -> Records:
     from sklearn.datasets import load_digits  # takes a second to import
 
     digits = load_digits()
     part = slice(_DIGITS_TRAIN) if split == "train" else slice(_DIGITS_TRAIN, None)
-    return Records.from_arrays(
+    records = Records.from_arrays(
         np.rint(digits.images[part] * (255 / 16)).astype(np.uint8),
         digits.target[part],
         class_names=MNIST.class_names,
         name="digits",
+        image_size=image_size,
         why=PUBLISHED,
     )
+    return records.only(keep(records.public)) if keep else records
 
 
 def _official(official: OfficialSet) -> _Entry:
@@ -132,6 +173,7 @@ def _official(official: OfficialSet) -> _Entry:
         class_names=official.class_names,
         find=find,
         load=official.load,
+        files=official.files,
     )
 
 
@@ -142,6 +184,7 @@ _ENTRIES = {
         class_names=FASHION_MNIST.class_names,
         find=lambda data_dir: "bundled with datalens",
         load=_load_fashion_mini,
+        files=lambda split, data_dir: [_FASHION_MINI],
     ),
     "digits": _Entry(
         n_records={"train": _DIGITS_TRAIN, "test": 397},
@@ -149,6 +192,7 @@ _ENTRIES = {
         class_names=MNIST.class_names,
         find=lambda data_dir: "comes with scikit-learn",
         load=_load_digits,
+        files=lambda split, data_dir: [],
     ),
     "mnist": _official(MNIST),
     "fashion-mnist": _official(FASHION_MNIST),

@@ -5,13 +5,22 @@ size and colour.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
-from datalens.data.records import NoTestSplit, Records, Split
+from datalens.data.records import (
+    Keep,
+    NoTestSplit,
+    PublicFacts,
+    Records,
+    Split,
+    declared_classes,
+)
 from datalens.data.resizing import check_image_size, resize_picture
 from datalens.errors import DataLensError
 
@@ -29,39 +38,67 @@ def load_folder(
     split: Split = "train",
     n_classes: int | None = None,
     image_size: int | None = None,
+    keep: Keep | None = None,
 ) -> Records:
     """Records of `folder/<class>/<image>`, or of `folder/train/...` and `folder/test/...`.
 
     Images are grey if every file is, else RGB; transparency is dropped, and of an animation
-    the first frame counts. Without `image_size` all must have one size.
+    the first frame counts. Without `image_size` all must have one size. With `keep`, only the
+    wanted files are decoded; of the others the header is read.
     """
     if image_size is not None:
         check_image_size(image_size)
+    names, files, labels = _files(folder, split)
+    shapes = [_header(file, image_size) for file in files]
+    for file, shape in zip(files, shapes, strict=True):
+        _check_same_size(file, shapes[0], shape)
+    channels, (height, width) = max(shape[0] for shape in shapes), shapes[0][1:]
+    ahead = PublicFacts(
+        name=folder.resolve().name,
+        n_records=len(files),
+        shape=(channels, height, width),
+        class_names=declared_classes(n_classes, names),
+        why=_WHY,
+    )
+    positions = np.arange(len(files)) if keep is None else keep(ahead)
+    images = np.empty((len(positions), *ahead.shape), dtype=np.uint8)
+    for row, position in enumerate(positions):
+        picture = _read(files[position], image_size)
+        if picture.shape[0] > channels or picture.shape[1:] != (height, width):
+            raise DataLensError(f"{files[position]} is not what its header says: save it anew.")
+        images[row] = picture
+    return Records.from_arrays(
+        images,
+        labels,
+        class_names=names,
+        part_of=ahead,
+        positions=None if keep is None else positions,
+    )
+
+
+def folder_files(folder: Path, split: Split) -> list[Path]:
+    """The image files of a split, in the order of the records."""
+    return _files(folder, split)[1]
+
+
+def _files(folder: Path, split: Split) -> tuple[tuple[str, ...], list[Path], list[int]]:
+    """Class names, files, and the files' labels."""
     train, chosen = _split_folders(folder, split)
     names = tuple(child.name for child in _class_folders(train))
-    pictures, labels = [], []
+    files: list[Path] = []
+    labels: list[int] = []
     for class_folder in _class_folders(chosen):
         if class_folder.name not in names:
             raise DataLensError(
                 f"{class_folder} is a class that {train} does not have: "
                 "add a folder of that name there, empty if need be."
             )
-        for file in _visible(class_folder):
-            pictures.append(_read(file, image_size))
-            labels.append(names.index(class_folder.name))
-            _check_same_size(file, pictures)
-    if not pictures:
+        found = _visible(class_folder)
+        files += found
+        labels += [names.index(class_folder.name)] * len(found)
+    if not files:
         raise DataLensError(f"{chosen} has no images: put them into one folder per class.")
-    channels = max(picture.shape[0] for picture in pictures)
-    height, width = pictures[0].shape[1:]
-    return Records.from_arrays(
-        np.stack([np.broadcast_to(picture, (channels, height, width)) for picture in pictures]),
-        labels,
-        n_classes=n_classes,
-        class_names=names,
-        name=folder.resolve().name,
-        why=_WHY,
-    )
+    return names, files, labels
 
 
 def _split_folders(folder: Path, split: Split) -> tuple[Path, Path]:
@@ -93,22 +130,22 @@ def _class_folders(folder: Path) -> list[Path]:
     return children
 
 
+def _header(file: Path, image_size: int | None) -> tuple[int, int, int]:
+    """Channels, height and width that the image will have, its pixels unread."""
+    with _opened(file) as picture:
+        mode, (width, height) = picture.mode, picture.size
+        if image_size is not None:
+            width = height = image_size
+        elif width != height and picture.getexif().get(ExifTags.Base.Orientation, 1) > 4:
+            width, height = height, width  # a photograph that is to be turned
+    _check_mode(file, mode)
+    return 1 if mode in _GREY else 3, height, width
+
+
 def _read(file: Path, image_size: int | None) -> npt.NDArray[np.uint8]:
     """One image (channels, height, width)."""
-    try:
-        with warnings.catch_warnings():
-            # PIL checks the size in the header, but only warns at first.
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file, formats=_FORMATS) as opened:
-                picture = ImageOps.exif_transpose(opened)
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        raise DataLensError(f"{file} has too many pixels to be read: shrink it.") from error
-    except Exception as error:  # a broken file makes PIL's decoders raise almost anything
-        raise DataLensError(
-            f"{file} is no readable image: remove it, or save it as {', '.join(_FORMATS)}."
-        ) from error
-    if picture.mode.startswith(_WIDE):
-        raise DataLensError(f"{file} has more than 8 bits a channel: save it with 8.")
+    with _opened(file) as opened:
+        picture = ImageOps.exif_transpose(opened)
     picture = picture.convert("L" if picture.mode in _GREY else "RGB")
     if image_size is not None:
         picture = resize_picture(picture, image_size)
@@ -116,10 +153,30 @@ def _read(file: Path, image_size: int | None) -> npt.NDArray[np.uint8]:
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _check_same_size(file: Path, pictures: list[npt.NDArray[np.uint8]]) -> None:
-    first, last = pictures[0].shape[1:], pictures[-1].shape[1:]
-    if first != last:
+@contextmanager
+def _opened(file: Path) -> Iterator[Image.Image]:
+    try:
+        with warnings.catch_warnings():
+            # PIL checks the size in the header, but only warns at first.
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(file, formats=_FORMATS) as opened:
+                yield opened
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise DataLensError(f"{file} has too many pixels to be read: shrink it.") from error
+    except Exception as error:  # a broken file makes PIL's decoders raise almost anything
         raise DataLensError(
-            f"{file} has {last[0]}x{last[1]} pixels, but the first image has "
-            f"{first[0]}x{first[1]}: bring all to one size with --image-size (image_size=)."
+            f"{file} is no readable image: remove it, or save it as {', '.join(_FORMATS)}."
+        ) from error
+
+
+def _check_mode(file: Path, mode: str) -> None:
+    if mode.startswith(_WIDE):
+        raise DataLensError(f"{file} has more than 8 bits a channel: save it with 8.")
+
+
+def _check_same_size(file: Path, first: tuple[int, int, int], last: tuple[int, int, int]) -> None:
+    if first[1:] != last[1:]:
+        raise DataLensError(
+            f"{file} has {last[1]}x{last[2]} pixels, but the first image has "
+            f"{first[1]}x{first[2]}: bring all to one size with --image-size (image_size=)."
         )

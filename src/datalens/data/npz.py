@@ -2,13 +2,26 @@
 
 import math
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from datalens.data.limits import MAX_BYTES
-from datalens.data.records import DECLARED, NoTestSplit, Records, Split
+from datalens.data.records import (
+    DECLARED,
+    Keep,
+    NoTestSplit,
+    Positions,
+    PublicFacts,
+    Records,
+    Split,
+)
+from datalens.data.rows import WrongSize, read_rows
 from datalens.errors import DataLensError
 
 _HOW_TO_SAVE = "save it with np.savez_compressed(path, images=..., labels=...)"
@@ -22,74 +35,117 @@ def load_npz(
     image_size: int | None = None,
     name: str | None = None,
     why: str = DECLARED,
+    keep: Keep | None = None,
 ) -> Records:
     """Records of an archive with `images`, `labels` and perhaps `class_names`.
 
-    The test split is `test_images` and `test_labels` of the same archive.
+    The test split is `test_images` and `test_labels` of the same archive. With `keep`, images
+    that are not wanted are passed over as they are read.
     """
     prefix, remedy = "", _HOW_TO_SAVE
     if split == "test":
         prefix, remedy = "test_", "name a separate file that holds the test data"
     images, labels = f"{prefix}images", f"{prefix}labels"
-    arrays = _read(path, (images, labels, "class_names"))
-    for wanted in (images, labels):
-        if wanted not in arrays:
-            missing = NoTestSplit if split == "test" else DataLensError
-            raise missing(f"{path} has no array {wanted}: {remedy}.")
-    names = arrays.get("class_names")
-    if names is not None and (names.dtype.kind != "U" or names.ndim != 1):
-        raise DataLensError(f"class_names of {path} must be a one-dimensional array of strings.")
+    declared: dict[str, Any] = {
+        "n_classes": n_classes,
+        "class_names": None,
+        "name": name or path.stem,
+        "image_size": image_size,
+        "why": why,
+    }
+    with _opened(path) as archive:
+        for wanted in (images, labels):
+            if f"{wanted}.npy" not in archive.namelist():
+                missing = NoTestSplit if split == "test" else DataLensError
+                raise missing(f"{path} has no array {wanted}: {remedy}.")
+        if "class_names.npy" in archive.namelist():
+            names = _member(archive, "class_names", path)
+            if names.dtype.kind != "U" or names.ndim != 1:
+                raise DataLensError(
+                    f"class_names of {path} must be a one-dimensional array of strings."
+                )
+            declared["class_names"] = tuple(names.tolist())
+        numbers = _member(archive, labels, path)
+        ahead = positions = None
+        if keep is not None:
+            shape = _shape(archive, images, path)
+            ahead = _said_of(path, partial(PublicFacts.of_array, shape, **declared))
+            positions = keep(ahead)
+        pixels = _member(archive, images, path, positions)
+    make = partial(Records.from_arrays, part_of=ahead, positions=positions, **declared)
+    return _said_of(path, partial(make, pixels, numbers))
+
+
+R = TypeVar("R")
+
+
+def _said_of(path: Path, call: Callable[[], R]) -> R:
+    """The call's result; what it refuses, it refuses of this file."""
     try:
-        return Records.from_arrays(
-            arrays[images],
-            arrays[labels],
-            n_classes=n_classes,
-            class_names=None if names is None else tuple(names.tolist()),
-            name=name or path.stem,
-            image_size=image_size,
-            why=why,
-        )
+        return call()
     except DataLensError as error:
         raise DataLensError(f"{path}: {error}") from None
 
 
-def _read(path: Path, names: tuple[str, ...]) -> dict[str, npt.NDArray[np.generic]]:
-    """Those of the named arrays that the archive has."""
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
-            present = [name for name in names if f"{name}.npy" in archive.namelist()]
-            return {name: _member(archive, name, path) for name in present}
+            yield archive
     except DataLensError:
         raise
     except Exception as error:  # zip, zlib and the header's parser each have their own errors
         raise DataLensError(f"{path} is no readable NPZ archive: {_HOW_TO_SAVE}.") from error
 
 
-def _member(archive: zipfile.ZipFile, name: str, path: Path) -> npt.NDArray[np.generic]:
-    """One array, read only after its header has said how much there is to read.
+class _Header(NamedTuple):
+    shape: tuple[int, ...]
+    by_column: bool
+    dtype: np.dtype[Any]
 
-    Not `np.load`: that allocates whatever the header claims. Pickled objects are refused.
+
+def _header(stream: IO[bytes], name: str, path: Path) -> _Header:
+    """What there is to read. Pickled objects are refused."""
+    # Version 1 only: NumPy writes it for every plain array, and its header is short.
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise DataLensError(f"{name} of {path} is no plain array: {_HOW_TO_SAVE}.")
+    header = _Header(*np.lib.format.read_array_header_1_0(stream))
+    if header.dtype.hasobject:
+        raise DataLensError(
+            f"{name} of {path} holds Python objects, which can run code when read: "
+            "save plain numbers."
+        )
+    size = math.prod(header.shape) * header.dtype.itemsize
+    if min(header.shape, default=0) < 0 or size > MAX_BYTES:
+        raise DataLensError(
+            f"{name} of {path} announces {size:,} bytes: at most {MAX_BYTES:,} are read."
+        )
+    return header
+
+
+def _shape(archive: zipfile.ZipFile, name: str, path: Path) -> tuple[int, ...]:
+    with archive.open(f"{name}.npy") as stream:
+        return _header(stream, name, path).shape
+
+
+def _member(
+    archive: zipfile.ZipFile, name: str, path: Path, positions: Positions | None = None
+) -> npt.NDArray[Any]:
+    """One array, or its rows at `positions`.
+
+    Not `np.load`: that allocates whatever the header claims.
     """
     with archive.open(f"{name}.npy") as stream:
-        # Version 1 only: NumPy writes it for every plain array, and its header is short.
-        if np.lib.format.read_magic(stream) != (1, 0):
-            raise DataLensError(f"{name} of {path} is no plain array: {_HOW_TO_SAVE}.")
-        shape, by_column, dtype = np.lib.format.read_array_header_1_0(stream)
-        if dtype.hasobject:
+        shape, by_column, dtype = _header(stream, name, path)
+        try:
+            if not by_column and shape:
+                return read_rows(stream, shape, dtype, positions)
+            whole = read_rows(stream, (math.prod(shape),), dtype)
+        except WrongSize:
+            size = math.prod(shape) * dtype.itemsize
             raise DataLensError(
-                f"{name} of {path} holds Python objects, which can run code when read: "
-                "save plain numbers."
-            )
-        size = math.prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or size > MAX_BYTES:
-            raise DataLensError(
-                f"{name} of {path} announces {size:,} bytes: at most {MAX_BYTES:,} are read."
-            )
-        content = stream.read(size + 1)
-    if len(content) != size:
-        raise DataLensError(
-            f"{name} of {path} does not hold the {size:,} bytes its header announces: "
-            f"{_HOW_TO_SAVE}."
-        )
-    array = np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if by_column else "C")
-    return array.copy()
+                f"{name} of {path} does not hold the {size:,} bytes its header announces: "
+                f"{_HOW_TO_SAVE}."
+            ) from None
+    array = whole.reshape(shape, order="F" if by_column else "C")
+    return array if positions is None else array[positions]

@@ -7,7 +7,15 @@ from pathlib import Path
 
 from datalens.data.download import OutOfReachError, download
 from datalens.data.idx import read_idx_images, read_idx_labels
-from datalens.data.records import DECLARED, PUBLISHED, Records, Split
+from datalens.data.records import (
+    DECLARED,
+    PUBLISHED,
+    Keep,
+    Positions,
+    PublicFacts,
+    Records,
+    Split,
+)
 from datalens.errors import DataLensError
 
 _DEBIAN = Path("/usr/share/datasets")
@@ -37,17 +45,41 @@ class OfficialSet:
                 return images, labels
         return None
 
-    def load(self, split: Split, data_dir: Path | None) -> Records:
-        images, labels = self.find(split, data_dir) or self._fetch(split, data_dir)
-        pixels = read_idx_images(images)
-        # Files that people put there need not be the published ones; then nor are their facts.
-        published = len(pixels) == N_RECORDS[split]
+    def files(self, split: Split, data_dir: Path | None) -> tuple[Path, Path]:
+        """The images and labels of a split, downloaded if need be."""
+        return self.find(split, data_dir) or self._fetch(split, data_dir)
+
+    def load(
+        self,
+        split: Split,
+        data_dir: Path | None,
+        image_size: int | None = None,
+        keep: Keep | None = None,
+    ) -> Records:
+        images, labels = self.files(split, data_dir)
+        ahead: PublicFacts | None = None
+        positions: Positions | None = None
+
+        def rows(shape: tuple[int, ...]) -> Positions | None:
+            nonlocal ahead, positions
+            # Files that people put there need not be the published ones; then nor are their facts.
+            ahead = PublicFacts.of_array(
+                shape,
+                class_names=self.class_names,
+                name=self.name,
+                image_size=image_size,
+                why=PUBLISHED if shape[0] == N_RECORDS[split] else DECLARED,
+            )
+            positions = keep(ahead) if keep else None
+            return positions
+
         return Records.from_arrays(
-            pixels,
+            read_idx_images(images, rows),
             read_idx_labels(labels),
             class_names=self.class_names,
-            name=self.name,
-            why=PUBLISHED if published else DECLARED,
+            image_size=image_size,
+            part_of=ahead,
+            positions=positions,
         )
 
     def _folders(self, data_dir: Path | None) -> list[Path]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from datalens.data.arrays import as_images, as_labels
+from datalens.data.arrays import as_images, as_labels, shape_of_images
 from datalens.data.limits import CHANNELS, MAX_CLASSES, MAX_SIDE, MIN_SIDE
-from datalens.data.resizing import resize
+from datalens.data.resizing import check_image_size, resize
 from datalens.errors import DataLensError
 
 Split = Literal["train", "test"]
@@ -59,6 +60,35 @@ class PublicFacts:
     def n_classes(self) -> int:
         return len(self.class_names)
 
+    @classmethod
+    def of_array(
+        cls,
+        shape: tuple[int, ...],
+        *,
+        n_classes: int | None = None,
+        class_names: tuple[str, ...] | None,
+        name: str,
+        image_size: int | None,
+        why: str,
+    ) -> PublicFacts:
+        """The facts of images that lie in an array of this shape, before it is read."""
+        channels, height, width = shape_of_images(shape)
+        if image_size is not None:
+            check_image_size(image_size)
+            height = width = image_size
+        return cls(
+            name=name,
+            n_records=shape[0],
+            shape=(channels, height, width),
+            class_names=declared_classes(n_classes, class_names),
+            why=why,
+        )
+
+
+Positions = npt.NDArray[np.int64]
+Keep = Callable[[PublicFacts], Positions]
+"""From a data set's public facts, the ascending positions of the records to load."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Records:
@@ -72,10 +102,13 @@ class Records:
     labels: npt.NDArray[np.int64] = field(repr=False)
     """(n,), each in [0, n_classes)."""
     public: PublicFacts
+    positions: Positions | None = field(default=None, repr=False)
+    """Which of the data set's records these are, ascending, where they are not all."""
 
     def __post_init__(self) -> None:
         name, public = self.public.name, self.public
-        expected = (public.n_records, *public.shape)
+        held = public.n_records if self.positions is None else len(self.positions)
+        expected = (held, *public.shape)
         if self.images.dtype != np.uint8 or self.images.shape != expected:
             raise DataLensError(
                 f"images of {name} must be uint8 of shape {expected}, got {self.images.dtype} "
@@ -88,13 +121,30 @@ class Records:
             )
         stray = np.flatnonzero((self.labels < 0) | (self.labels >= public.n_classes))
         if stray.size:
+            at = stray[0] if self.positions is None else self.positions[stray[0]]
             raise DataLensError(
                 f"labels of {name} must be 0 to {public.n_classes - 1} for {public.n_classes} "
-                f"classes, but the label at position {stray[0]} is {self.labels[stray[0]]}."
+                f"classes, but the label at position {at} is {self.labels[stray[0]]}."
             )
 
     def __len__(self) -> int:
         return self.public.n_records
+
+    def rows(self, positions: Positions) -> Positions:
+        """Where the records at these positions of the data set lie in the arrays."""
+        if self.positions is None:
+            return positions
+        found: Positions = np.searchsorted(self.positions, positions)
+        return found
+
+    def only(self, positions: Positions) -> Records:
+        """Those at these positions, as part of the same data set."""
+        return Records(
+            images=self.images[self.rows(positions)],
+            labels=self.labels[self.rows(positions)],
+            public=self.public,
+            positions=positions,
+        )
 
     @classmethod
     def from_arrays(
@@ -107,25 +157,36 @@ class Records:
         name: str = "records",
         image_size: int | None = None,
         why: str = DECLARED,
+        part_of: PublicFacts | None = None,
+        positions: Positions | None = None,
     ) -> Records:
         """Records from arrays as people have them: see `as_images` for what is accepted.
 
         The classes must be declared. `labels.max() + 1` is never used in their place: it
-        would let one record decide a fact that is then published.
+        would let one record decide a fact that is then published. Where `images` are only those
+        at `positions` of a data set, `labels` are still all, and `part_of` is what is public.
         """
         names = declared_classes(n_classes, class_names)
-        pixels = as_images(images)
+        pixels = as_images(images, positions)
         if image_size is not None:
             pixels = resize(pixels, image_size)
         n_records, channels, height, width = pixels.shape
-        public = PublicFacts(
+        public = part_of or PublicFacts(
             name=name,
             n_records=n_records,
             shape=(channels, height, width),
             class_names=names,
             why=why,
         )
-        return cls(images=pixels, labels=as_labels(labels), public=public)
+        numbers = as_labels(labels)
+        if positions is not None:
+            if len(numbers) != public.n_records:
+                raise DataLensError(
+                    f"labels of {public.name} must be {public.n_records}, one per image, "
+                    f"got {len(numbers)}."
+                )
+            numbers = numbers[positions]
+        return cls(images=pixels, labels=numbers, public=public, positions=positions)
 
     def resized(self, size: int) -> Records:
         """The same records with square images of `size` pixels."""

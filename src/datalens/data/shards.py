@@ -19,6 +19,15 @@ class Shards:
     """(n_teachers, shard_size)."""
     left_over: int
 
+    def held_by(self, teachers: range) -> npt.NDArray[np.int64]:
+        """The positions of these teachers' records, ascending. The first teacher's holder also
+        has those that no teacher sees, so that every record is held by somebody."""
+        mine = self.positions[teachers.start : teachers.stop].ravel()
+        if teachers.start == 0:
+            n_records = self.positions.size + self.left_over
+            mine = np.setdiff1d(np.arange(n_records), self.positions[teachers.stop :])
+        return np.sort(mine)
+
     @property
     def n_teachers(self) -> int:
         return int(self.positions.shape[0])

@@ -5,6 +5,7 @@ from typing import Any
 
 from datalens.data import PublicFacts, shard_size
 from datalens.ensemble import make_discriminator
+from datalens.ensemble.teachers import default_block_size
 from datalens.errors import DataLensError
 from datalens.synthesizers.settings import DataLensSettings
 
@@ -39,6 +40,8 @@ def complete(settings: DataLensSettings, public: PublicFacts, rho: float) -> Dat
         "batch_size": batch_size,
         "top_k": top_k,
         "moments": settings.moments or _moments(n_teachers * discriminator.n_parameters),
+        "block_size": settings.block_size
+        or default_block_size(discriminator, min(settings.real_batch or shard, shard)),
     }
     if settings.sigma is None and settings.steps is None:
         releases = rho * (TOLERABLE_NOISE * n_teachers) ** 2 / (2 * top_k)

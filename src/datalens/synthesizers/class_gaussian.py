@@ -16,7 +16,7 @@ from datalens.student.gaussian import GaussianModel
 from datalens.synthesizers.moments import class_counts
 from datalens.synthesizers.plan import ClassGaussianPlan, Plan
 from datalens.synthesizers.protocol import Synthesizer
-from datalens.synthesizers.session import Session
+from datalens.synthesizers.session import Member
 from datalens.synthesizers.settings import ClassGaussianSettings, Settings
 
 
@@ -34,7 +34,7 @@ class ClassGaussian(Synthesizer):
     def resolve(self, public: PublicFacts) -> ClassGaussianPlan:
         return ClassGaussianPlan.resolve(self.settings, public)
 
-    def _train(self, records: Records, plan: ClassGaussianPlan, session: Session) -> None:  # type: ignore[override]
+    def _train(self, records: Records, plan: ClassGaussianPlan, session: Member) -> None:  # type: ignore[override]
         session.observer.progress("moments", 0, 1)
         counts = class_counts(records, session.releases, plan.counts)
         model = plan.moments.buy(records, session.releases, counts)

@@ -1,22 +1,26 @@
 """DataLens: Algorithm 1 of the paper."""
 
 from functools import partial
+from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datalens.data import PublicFacts, Records
-from datalens.ensemble import Teachers, stream
+from datalens.data import Positions, PublicFacts, Records
+from datalens.ensemble import Ranks, Teachers, stream
 from datalens.student import Generator, Student
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.moments import class_counts
 from datalens.synthesizers.plan import DataLensPlan, Plan
 from datalens.synthesizers.protocol import Synthesizer
-from datalens.synthesizers.session import Session, Stopped
+from datalens.synthesizers.session import Member, Stopped
 from datalens.synthesizers.settings import DataLensSettings, Settings
-from datalens.synthesizers.voting import count_votes, hire
+from datalens.synthesizers.voting import count_votes, hire, shards_of, teachers_of
+
+STOP_EVERY = 10
+"""Updates of the student's warm start, which are short, after which ranks ask whether to stop."""
 
 
 class DataLens(Synthesizer):
@@ -34,13 +38,18 @@ class DataLens(Synthesizer):
     def resolve(self, public: PublicFacts) -> DataLensPlan:
         return DataLensPlan.resolve(self.settings, public)
 
-    def _train(self, records: Records, plan: DataLensPlan, session: Session) -> None:  # type: ignore[override]
-        chosen, topagg, secret = plan.settings, plan.topagg, session.secret
+    def _share(self, plan: DataLensPlan, ranks: Ranks, secret: bytes) -> Positions:  # type: ignore[override]
+        return shards_of(plan, secret).held_by(teachers_of(plan, ranks))
+
+    def _train(self, records: Records, plan: DataLensPlan, session: Member) -> None:  # type: ignore[override]
+        chosen, topagg, secret, ranks = plan.settings, plan.topagg, session.secret, session.ranks
         counts = class_counts(records, session.releases, plan.counts)
         self._prior = counts / counts.sum()
         self._student = student = new_student(plan, secret)
-        teachers = hire(records, plan, secret)
-        checkpoints = Checkpoints(session.checkpoint, student=student, teachers=teachers)
+        teachers = hire(records, plan, secret, ranks)
+        checkpoints = Checkpoints(
+            session.checkpoint, student=student, teachers=teachers, ranks=ranks
+        )
 
         first = checkpoints.resume()
         if first == 0:
@@ -49,6 +58,7 @@ class DataLens(Synthesizer):
         for step in range(first, plan.steps):
             labels = self._step_labels(plan.batch_size, stream(secret, "labels", step))
             images = student.propose(labels, step=step)
+            ranks.agree("the proposed images", _digest(images), remedy="use machines of one kind")
             teachers.train(images, labels, step=step, updates=chosen.teacher_updates)
             tally = partial(
                 count_votes,
@@ -72,17 +82,17 @@ class DataLens(Synthesizer):
         checkpoints.clear()
 
     def _warm_start(
-        self, records: Records, counts: NDArray[np.float64], plan: DataLensPlan, session: Session
+        self, records: Records, counts: NDArray[np.float64], plan: DataLensPlan, session: Member
     ) -> None:
         """The student learns a class-gaussian model that is bought with a part of the budget."""
         if plan.moments is None:
             return
         model = plan.moments.buy(records, session.releases, counts)
         if model is not None:
-            tell = partial(_tell, session, "warm-start")
+            tell = partial(_tell, session, "warm-start", ask_every=STOP_EVERY)
             self._student.warm_start(model, updates=plan.settings.warm_start_updates, progress=tell)
 
-    def _warm_up(self, teachers: Teachers, plan: DataLensPlan, session: Session) -> None:
+    def _warm_up(self, teachers: Teachers, plan: DataLensPlan, session: Member) -> None:
         """Untrained teachers vote badly: let them see the student before they are asked. Free."""
         for update in range(plan.settings.teacher_warm_up):
             before = -1 - update  # steps before the first have numbers of their own
@@ -113,10 +123,14 @@ class DataLens(Synthesizer):
         self._student = student
 
 
-def _tell(session: Session, stage: str, done: int, total: int) -> None:
+def _digest(images: torch.Tensor) -> str:
+    return sha256(images.numpy().tobytes()).hexdigest()[:16]
+
+
+def _tell(session: Member, stage: str, done: int, total: int, *, ask_every: int = 1) -> None:
     """Before the first vote there is nothing to checkpoint: what was bought is stored already."""
     session.observer.progress(stage, done, total)
-    if session.observer.stopping():
+    if (done % ask_every == 0 or done == total) and session.stopping():
         raise Stopped
 
 

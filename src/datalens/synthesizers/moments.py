@@ -13,7 +13,7 @@ from datalens.data import PublicFacts, Records
 from datalens.mechanism.moments import ClassCounts, ClassSums, SecondMoments
 from datalens.privacy.accountants import Charge
 from datalens.privacy.calibration import sigma_for
-from datalens.privacy.releases import Releases
+from datalens.privacy.releases import Door
 from datalens.student.gaussian import GaussianModel, class_centres, fit_gaussian
 
 SUMS_BOUND = 0.4
@@ -83,7 +83,7 @@ class MomentPlan:
         }
 
     def buy(
-        self, records: Records, releases: Releases, counts: NDArray[np.float64]
+        self, records: Records, releases: Door, counts: NDArray[np.float64]
     ) -> GaussianModel | None:
         """The model of the bought moments; None if a crash lost one of them."""
         images = coarse(records.images, block_side(self.public.shape))
@@ -122,7 +122,7 @@ def bounds(shape: tuple[int, int, int]) -> tuple[int, int]:
 
 
 def class_counts(
-    records: Records, releases: Releases, bought: ClassCounts | None
+    records: Records, releases: Door, bought: ClassCounts | None
 ) -> NDArray[np.float64]:
     """Records in each class: bought, at least one each; or n / classes, from public facts alone."""
     n, classes = records.public.n_records, records.public.n_classes

@@ -14,11 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from datalens.data import PublicFacts, Records
+from datalens.data import Positions, PublicFacts, Records
+from datalens.ensemble import Ranks
 from datalens.errors import DataLensError
 from datalens.privacy.certificate import issue
 from datalens.synthesizers.plan import Plan
-from datalens.synthesizers.session import Session, ledger_name_for, temporary_session
+from datalens.synthesizers.session import Member, Session, ledger_name_for, temporary_session
 from datalens.synthesizers.settings import Settings, checked
 
 PUBLISHED = ("config.toml", "ledger.json", "certificate.json", "generator.safetensors")
@@ -55,9 +56,30 @@ class Synthesizer(ABC):
     def resolve(self, public: PublicFacts) -> Plan:
         """Fix every number from settings and public facts, before any record is seen."""
 
+    def share(self, public: PublicFacts, ranks: Ranks, secret: bytes) -> Positions:
+        """The positions of the records that this rank is to hold, ascending: each is held once."""
+        return self._share(self.resolve(public), ranks, secret)
+
+    def _share(self, plan: Plan, ranks: Ranks, secret: bytes) -> Positions:
+        return np.arange(ranks.rank, plan.public.n_records, ranks.size)
+
+    def _own(self, records: Records, plan: Plan, session: Member) -> Records:
+        """The records of this rank and no others: one that two ranks add up counts twice."""
+        if session.ranks.size == 1 and records.positions is None:
+            return records
+        share = self._share(plan, session.ranks, session.secret)
+        if records.positions is None:
+            return records.only(share)
+        if not np.array_equal(records.positions, share):
+            raise DataLensError(
+                f"These records of {records.public.name} are not the share of rank"
+                f" {session.ranks.rank} of {session.ranks.size}; give all of them, or that share."
+            )
+        return records
+
     @abstractmethod
-    def _train(self, records: Records, plan: Plan, session: Session) -> None:
-        """Learn from the records, through `session.releases` only."""
+    def _train(self, records: Records, plan: Plan, session: Member) -> None:
+        """Learn from this rank's records, through `session.releases` only."""
 
     @abstractmethod
     def _draw(self, labels: NDArray[np.int64], seed: bytes) -> NDArray[np.float32]:
@@ -79,13 +101,15 @@ class Synthesizer(ABC):
         n_classes: int | None = None,
         ledger: str | None = None,
         seed: int | None = None,
-        session: Session | None = None,
+        session: Member | None = None,
     ) -> Self:
         """Spend the budget on these records.
 
         Give `Records`, or images and labels as arrays with the public number of classes.
         `ledger` names the data set the budget belongs to (its name by default). A `seed` makes
-        the run reproducible and NOT PRIVATE. `session` continues or records a run in a folder.
+        the run reproducible and NOT PRIVATE. `session` continues or records a run in a folder;
+        where it is that of one of several ranks, only this rank's share of the records is used,
+        and rank 0 certifies.
         """
         if not isinstance(records, Records):
             if labels is None:
@@ -94,12 +118,14 @@ class Synthesizer(ABC):
         plan = self.resolve(records.public)
         name = ledger or ledger_name_for(records.public.name)
         with nullcontext(session) if session else temporary_session(ledger=name, seed=seed) as run:
+            own = self._own(records, plan, run)
             run.reserve(plan)
-            self._train(records, plan, run)
-            run.ledger.settle(run.run)
+            self._train(own, plan, run)
             self.plan = plan
-            self._ledger_rows = run.ledger.rows(run.run)
-            self._certificate = self._certify(plan, run)
+            if isinstance(run, Session):
+                run.ledger.settle(run.run)
+                self._ledger_rows = run.ledger.rows(run.run)
+                self._certificate = self._certify(plan, run)
         return self
 
     def sample(
@@ -129,7 +155,9 @@ class Synthesizer(ABC):
     def certificate(self) -> dict[str, Any]:
         """What was spent, ready to publish and to re-check."""
         self._fitted()
-        return dict(self._certificate or {})
+        if self._certificate is None:
+            raise DataLensError("Only rank 0 of a run has its certificate.")
+        return dict(self._certificate)
 
     def save(self, path: str | Path) -> None:
         """Write what may be published: configuration, ledger extract, certificate, generator."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.mechanism.noise import ExactNoise, Noise, SeededNoise
 from datalens.privacy.ledger import Ledger, ledger_path
-from datalens.privacy.releases import Releases
+from datalens.privacy.releases import Door, Received, Releases
 from datalens.synthesizers.plan import Plan
 
 
@@ -43,30 +44,73 @@ class Silent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
-    """One run on one data set.
+class Member:
+    """One rank's part in a run, as ranks other than 0 have it: no ledger and no noise.
 
-    Guarantee: `secret` comes from the operating system and never leaves `folder`, unless a
-    seed was given; then the noise comes from the seed too and the run is NOT PRIVATE.
+    Guarantee: such a rank can send the sum over its own records to rank 0, and get releases.
+    """
+
+    secret: bytes
+    folder: Path
+    """Private: checkpoints; on rank 0 also the secret and the stored releases."""
+    observer: Observer = field(default_factory=Silent)
+    ranks: Ranks = ALONE
+
+    @property
+    def releases(self) -> Door:
+        return Received(ranks=self.ranks)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def reserve(self, plan: Plan) -> None:
+        """Wait until rank 0 has set the plan's cost aside, and see that it is the same plan."""
+        self._agree(plan)
+        self.ranks.tell("reserved", b"")
+
+    def _agree(self, plan: Plan) -> None:
+        """One plan and one secret: with two, a record could reach two teachers."""
+        self.ranks.agree("the configuration", plan.sha256[:16])
+        self.ranks.agree("the secret's checksum", hashlib.sha256(self.secret).hexdigest()[:16])
+
+    def stopping(self) -> bool:
+        """Whether to stop: rank 0's observer decides for all."""
+        return self.ranks.tell("stopping", b"yes" if self.observer.stopping() else b"") == b"yes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session(Member):
+    """One run on one data set; where it has several ranks, rank 0's part in it.
+
+    Guarantee: `secret` comes from the operating system and never leaves `folder` and the links
+    between ranks, unless a seed was given; then the noise comes from the seed too and the run is
+    NOT PRIVATE.
     """
 
     run: str
-    secret: bytes
     noise: Noise
     ledger: Ledger
-    folder: Path
-    """Private: checkpoints, the secret, and the stored releases."""
-    observer: Observer = field(default_factory=Silent)
     fresh: bool = False
     """Started just now: nothing of it is in the ledger yet."""
 
     @property
     def releases(self) -> Releases:
-        folder = self.folder / "releases"
-        return Releases(ledger=self.ledger, run=self.run, noise=self.noise, folder=folder)
+        return Releases(
+            ledger=self.ledger,
+            run=self.run,
+            noise=self.noise,
+            folder=self.folder / "releases",
+            ranks=self.ranks,
+        )
 
     def reserve(self, plan: Plan) -> None:
         """Set the plan's whole cost aside; for a run that goes on, see that it is the same plan."""
+        self._agree(plan)
+        self._reserve(plan)
+        self.ranks.tell("reserved", b"")
+
+    def _reserve(self, plan: Plan) -> None:
         facts = {"method": plan.method, "noise": self.noise.kind, "config": plan.sha256}
         rows = self.ledger.rows(self.run)
         if not rows and not self.fresh:
@@ -81,19 +125,24 @@ class Session:
                 "This run was reserved with another configuration, or on other data."
             )
 
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint.safetensors"
-
     @classmethod
     def start(
-        cls, *, ledger: str, folder: Path, seed: int | None = None, observer: Observer | None = None
+        cls,
+        *,
+        ledger: str,
+        folder: Path,
+        seed: int | None = None,
+        observer: Observer | None = None,
+        secret: bytes | None = None,
+        ranks: Ranks = ALONE,
     ) -> "Session":
-        """A new run. With a seed it is NOT PRIVATE, and kept out of the data's own ledger."""
+        """A new run. With a seed it is NOT PRIVATE, and kept out of the data's own ledger.
+
+        `secret` is that of `new_secret(seed)`, where it was needed before.
+        """
         run = secrets.token_hex(6)
-        secret = secrets.token_bytes(32)
+        secret = secret or new_secret(seed)
         if seed is not None:
-            secret = hashlib.sha256(f"datalens seed {seed}".encode()).digest()
             ledger = f"{ledger}.NOT-PRIVATE"
         Ledger(ledger_path(ledger))  # refuse a bad name or place before the folder is made
         try:
@@ -108,10 +157,12 @@ class Session:
             "seeded": seed is not None,
         }
         (folder / "session.json").write_text(json.dumps(facts))
-        return replace(cls.resume(folder=folder, observer=observer), fresh=True)
+        return replace(cls.resume(folder=folder, observer=observer, ranks=ranks), fresh=True)
 
     @classmethod
-    def resume(cls, *, folder: Path, observer: Observer | None = None) -> "Session":
+    def resume(
+        cls, *, folder: Path, observer: Observer | None = None, ranks: Ranks = ALONE
+    ) -> "Session":
         """The run whose private folder this is."""
         try:
             facts = json.loads((folder / "session.json").read_text())
@@ -129,7 +180,15 @@ class Session:
             ledger=Ledger(ledger_path(ledger)),
             folder=folder,
             observer=observer or Silent(),
+            ranks=ranks,
         )
+
+
+def new_secret(seed: int | None) -> bytes:
+    """Where a run's randomness begins: the operating system, or a seed."""
+    if seed is None:
+        return secrets.token_bytes(32)
+    return hashlib.sha256(f"datalens seed {seed}".encode()).digest()
 
 
 def ledger_name_for(data_name: str) -> str:

@@ -49,6 +49,8 @@ class DataLensSettings(Settings):
     """Records of its shard that a teacher sees in one update; None is the whole shard."""
     moments: Literal["float32", "bfloat16"] | None = None
     """Precision of the teachers' Adam moments; None is whichever fits in memory."""
+    block_size: int | None = Field(default=None, gt=0)
+    """Teachers computed at once, and the least a rank can have. Part of the result, by rounding."""
 
     top_k: int | None = Field(default=None, gt=0)
     keep_all: bool = False

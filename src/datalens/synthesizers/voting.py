@@ -5,8 +5,15 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from datalens.data import Records, deal
-from datalens.ensemble import Teachers, make_discriminator, stream
+from datalens.data import Records, Shards, deal
+from datalens.ensemble import (
+    ALONE,
+    Ranks,
+    Teachers,
+    make_discriminator,
+    own_teachers,
+    stream,
+)
 from datalens.mechanism.ballots import room
 from datalens.mechanism.noise import Integers
 from datalens.mechanism.topagg import TopAgg
@@ -15,15 +22,33 @@ from datalens.synthesizers.plan import DataLensPlan
 MOMENT_TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def hire(records: Records, plan: DataLensPlan, secret: bytes) -> Teachers:
-    """One teacher a shard. A record reaches one teacher, or nobody if it is left over."""
+def shards_of(plan: DataLensPlan, secret: bytes) -> Shards:
+    """A record reaches one teacher, or nobody if it is left over."""
+    return deal(plan.public.n_records, plan.topagg.n_teachers, seed=secret + b"shards")
+
+
+def teachers_of(plan: DataLensPlan, ranks: Ranks) -> range:
+    """The teachers that this rank has."""
+    return own_teachers(
+        ranks.rank,
+        ranks.size,
+        n_teachers=plan.topagg.n_teachers,
+        block_size=plan.settings.block_size or plan.topagg.n_teachers,
+    )
+
+
+def hire(records: Records, plan: DataLensPlan, secret: bytes, ranks: Ranks = ALONE) -> Teachers:
+    """This rank's teachers, each with its shard."""
     chosen, public = plan.settings, plan.public
-    shards = deal(public.n_records, plan.topagg.n_teachers, seed=secret + b"shards")
+    shards, own = shards_of(plan, secret), teachers_of(plan, ranks)
+    rows = records.rows(shards.positions[own.start : own.stop])
     return Teachers(
         discriminator=make_discriminator(chosen.discriminator, public.shape, public.n_classes),
-        images=torch.from_numpy(records.images[shards.positions]),
-        labels=torch.from_numpy(records.labels[shards.positions]),
+        images=torch.from_numpy(records.images[rows]),
+        labels=torch.from_numpy(records.labels[rows]),
         secret=secret,
+        first_teacher=own.start,
+        block_size=chosen.block_size,
         learning_rate=chosen.teacher_learning_rate,
         real_batch=min(chosen.real_batch or shards.shard_size, shards.shard_size),
         moments=MOMENT_TYPES[chosen.moments or "float32"],

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, sentence
 
 app = typer.Typer(
     add_completion=False,
@@ -66,11 +66,15 @@ def fit(
         list[str] | None, typer.Option("--set", help="Any other setting: NAME=VALUE.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    rank_timeout: Annotated[
+        float, typer.Option(help="Under torchrun: seconds to wait for another rank.")
+    ] = 600.0,
     as_json: Json = False,
 ) -> None:
     """Spend a privacy budget on private images; get a generator and a certificate."""
     from datalens.synthesizers.session import Stopped
     from datalens.workflows.fitting import Source, fit_run, make_synthesizer, resume_run
+    from datalens.workflows.joining import joined
 
     source = Source(name=dataset, data_dir=data_dir, image_size=image_size, n_classes=classes)
     if (seed is not None) is not not_private:
@@ -101,28 +105,38 @@ def fit(
     if doubled := set(others) & set(given):
         raise DataLensError(f"{', '.join(sorted(doubled))}: use its own option, not --set.")
     overrides = {name: value for name, value in given.items() if value is not None} | others
+    first = True
     try:
-        if resume:
-            if out is None:
-                raise DataLensError("--resume needs --out, the run to go on with.")
-            if set(overrides) - {"epsilon"} or ledger or seed is not None:
-                raise DataLensError("A resumed run keeps its settings; give none with --resume.")
-            result = resume_run(source, out, epsilon=epsilon)
-        else:
-            if epsilon is None:
-                raise DataLensError("--epsilon must be given: how much privacy may be spent.")
-            synthesizer = make_synthesizer(
-                method, preset=preset, data_name=dataset, overrides=overrides
-            )
-            out = out or _free_name(dataset, method, epsilon, private=seed is None)
-            result = fit_run(synthesizer, source, out, ledger=ledger, seed=seed)
+        with joined(timeout=rank_timeout) as ranks:
+            first = ranks.rank == 0
+            if resume:
+                if out is None:
+                    raise DataLensError("--resume needs --out, the run to go on with.")
+                if set(overrides) - {"epsilon"} or ledger or seed is not None:
+                    raise DataLensError(
+                        "A resumed run keeps its settings; give none with --resume."
+                    )
+                result = resume_run(source, out, epsilon=epsilon, ranks=ranks)
+            else:
+                if epsilon is None:
+                    raise DataLensError("--epsilon must be given: how much privacy may be spent.")
+                synthesizer = make_synthesizer(
+                    method, preset=preset, data_name=dataset, overrides=overrides
+                )
+                out = out or _free_name(dataset, method, epsilon, private=seed is None)
+                out = Path(ranks.tell("out", bytes(out)).decode())
+                result = fit_run(synthesizer, source, out, ledger=ledger, seed=seed, ranks=ranks)
     except (Stopped, KeyboardInterrupt):
+        if not first:
+            raise typer.Exit(130) from None
         where = {"--data-dir": data_dir, "--image-size": image_size, "--classes": classes}
         words = "".join(f" {name} {value}" for name, value in where.items() if value is not None)
         typer.echo(
             f"Stopped. Go on with: datalens fit {dataset}{words} --out {out} --resume", err=True
         )
         raise typer.Exit(130) from None
+    if not first:
+        return
     if as_json:
         _print_json(result)
     else:
@@ -274,11 +288,8 @@ def main() -> None:
     """Run a command; what a user can put right comes as one sentence and exit code 2."""
     try:
         app()
-    except DataLensError as error:
-        sys.stderr.write(f"datalens: {error}\n")
-        sys.exit(2)
-    except (OSError, MemoryError) as error:  # a full disk, a folder that went away, too much asked
-        sys.stderr.write(f"datalens: the system refused: {error or 'not enough memory'}\n")
+    except (DataLensError, OSError, MemoryError) as error:
+        sys.stderr.write(f"datalens: {sentence(error)}\n")
         sys.exit(2)
 
 

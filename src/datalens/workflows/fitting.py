@@ -3,17 +3,19 @@
 import fcntl
 import json
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datalens.data import NoTestSplit, Records, Split, load
+from datalens.data import Keep, NoTestSplit, Records, Split, fingerprint, load
+from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.protocol import Synthesizer, read_config
-from datalens.synthesizers.session import Session, ledger_name_for
+from datalens.synthesizers.session import Member, Session, ledger_name_for, new_secret
 from datalens.workflows.pictures import contact_sheet, save_sheet
 from datalens.workflows.presets import load_preset
 from datalens.workflows.progress import Watcher, tidy_log
@@ -31,14 +33,24 @@ class Source:
     image_size: int | None = None
     n_classes: int | None = None
 
-    def records(self, split: Split = "train") -> Records:
+    def records(self, split: Split = "train", keep: Keep | None = None) -> Records:
         return load(
             self.name,
             split=split,
             data_dir=self.data_dir,
             image_size=self.image_size,
             n_classes=self.n_classes,
+            keep=keep,
         )
+
+    def share(self, synthesizer: Synthesizer, ranks: Ranks, secret: bytes) -> Records:
+        """The records of this rank, once it is clear that all ranks have the same data."""
+        if ranks.size == 1:
+            return self.records()
+        ranks.agree("the data", fingerprint(self.name, data_dir=self.data_dir)[:16])
+        records = self.records(keep=lambda public: synthesizer.share(public, ranks, secret))
+        ranks.agree("what is public about the data", str(records.public))
+        return records
 
     def test_records(self) -> Records:
         """The test split; a file or folder that has none is test data as a whole."""
@@ -68,12 +80,17 @@ def fit_run(
     ledger: str | None,
     seed: int | None,
     quiet: bool = False,
+    ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
-    """A new run in a folder that does not exist yet."""
-    if out.exists():
+    """A new run in a folder that does not exist yet; the result is rank 0's."""
+    if ranks.rank == 0 and out.exists():
         raise DataLensError(f"{out} exists already; name another --out, or go on with --resume.")
-    records = source.records()
+    secret = ranks.tell("secret", new_secret(seed))
+    records = source.share(synthesizer, ranks, secret)
     plan = synthesizer.resolve(records.public)  # all that can be wrong is wrong before this point
+    ranks.agree("the configuration", plan.sha256[:16])
+    if ranks.rank > 0:
+        return _follow(synthesizer, records, secret, out, ranks)
     watcher = Watcher(epsilon=synthesizer.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
     if synthesizer.settings.delta >= 1 / records.public.n_records:
         watcher.say(
@@ -85,19 +102,30 @@ def fit_run(
         folder=out / "internal",
         seed=seed,
         observer=watcher,
+        secret=secret,
+        ranks=ranks,
     )
     (out / "config.toml").write_text(plan.to_toml())
     return _run(synthesizer, records, session, out, watcher)
 
 
 def resume_run(
-    source: Source, out: Path, *, epsilon: float | None, quiet: bool = False
+    source: Source,
+    out: Path,
+    *,
+    epsilon: float | None,
+    quiet: bool = False,
+    ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
-    """Go on with a run that was stopped, with the settings it was started with."""
-    config = read_config(out)
-    if (out / "certificate.json").exists():
-        raise DataLensError(f"{out} is finished; there is nothing to resume.")
+    """Go on with a run that was stopped, with the settings it was started with.
+
+    The run folder need only be on rank 0's machine.
+    """
+    kept = _kept(out) if ranks.rank == 0 else {}
+    kept = json.loads(ranks.tell("resume", json.dumps(kept).encode()))
+    text, secret = kept["config"], bytes.fromhex(kept["secret"])
     try:
+        config = tomllib.loads(text)
         synthesizer = METHODS[config["method"]](**config["settings"])
     except (KeyError, TypeError):
         raise DataLensError(f"{out / 'config.toml'} is no configuration of a run.") from None
@@ -106,12 +134,33 @@ def resume_run(
             f"{out} was started with epsilon {synthesizer.settings.epsilon:g}, which cannot change;"
             " resume without --epsilon."
         )
-    records = source.records()
-    if synthesizer.resolve(records.public).to_toml() != (out / "config.toml").read_text():
+    records = source.share(synthesizer, ranks, secret)
+    if synthesizer.resolve(records.public).to_toml() != text:
         raise DataLensError(f"{out} was started on other data than {source.name}, or edited since.")
+    if ranks.rank > 0:
+        return _follow(synthesizer, records, secret, out, ranks)
     watcher = Watcher(epsilon=synthesizer.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
-    session = Session.resume(folder=out / "internal", observer=watcher)
+    session = Session.resume(folder=out / "internal", observer=watcher, ranks=ranks)
     return _run(synthesizer, records, session, out, watcher)
+
+
+def _kept(out: Path) -> dict[str, str]:
+    """What a run needs in order to go on, besides its ledger."""
+    read_config(out)
+    if (out / "certificate.json").exists():
+        raise DataLensError(f"{out} is finished; there is nothing to resume.")
+    secret = Session.resume(folder=out / "internal").secret.hex()
+    return {"config": (out / "config.toml").read_text(), "secret": secret}
+
+
+def _follow(
+    synthesizer: Synthesizer, records: Records, secret: bytes, out: Path, ranks: Ranks
+) -> dict[str, Any]:
+    """A rank other than 0: it works as the others do, and leaves nothing but checkpoints."""
+    member = Member(secret=secret, folder=out / "internal", ranks=ranks)
+    synthesizer.fit(records, session=member)
+    ranks.tell("saved", b"")  # if rank 0 cannot save, all end alike
+    return {}
 
 
 def _run(
@@ -125,7 +174,9 @@ def _run(
     write_sheet(synthesizer, out / "samples.png")
     synthesizer.save(out)
     write_report(out)
-    (out / "internal" / "timings.json").write_text(json.dumps({"seconds": seconds}) + "\n")
+    session.ranks.tell("saved", b"")
+    timings = {"seconds": seconds, "ranks": session.ranks.size, "bytes": session.ranks.traffic}
+    (out / "internal" / "timings.json").write_text(json.dumps(timings) + "\n")
     return {**summary(out, synthesizer), "seconds": round(seconds, 1)}
 
 

@@ -1,0 +1,89 @@
+"""Ranks from Python: every rank may have all records, and still none counts twice."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens import DataLensError, Records
+from datalens.ensemble import Ranks
+from datalens.synthesizers import METHODS, DataLens, Synthesizer
+from datalens.synthesizers.session import Member, Session, new_secret
+
+from .linked import linked, together
+
+SMALL: dict[str, dict[str, Any]] = {
+    "class-gaussian": {},
+    "datalens": {"n_teachers": 6, "block_size": 2, "steps": 3, "batch_size": 3, "latent": 8}
+    | {"teacher_warm_up": 1, "warm_start_updates": 5},
+}
+
+
+def records() -> Records:
+    images = np.random.default_rng(0).integers(0, 256, (50, 8, 8), dtype=np.uint8)
+    return Records.from_arrays(images, np.arange(50) % 3, n_classes=3)
+
+
+class Drifting(DataLens):
+    """Its student differs by a rounding, as on a machine of another kind."""
+
+    def _warm_start(self, *given: Any) -> None:
+        super()._warm_start(*given)
+        next(iter(self._student.weights.values())).data.mul_(1 + 1e-6)
+
+
+def fit(
+    ranks: Ranks,
+    method: str,
+    folder: Path,
+    *,
+    seeds: tuple[int, int] = (4, 4),
+    kinds: dict[str, type[Synthesizer]] = METHODS,
+) -> Any:
+    folder = folder / str(ranks.rank) / "internal"
+    session: Member = Member(secret=new_secret(seeds[1]), folder=folder, ranks=ranks)
+    if ranks.rank == 0:
+        session = Session.start(ledger="x", folder=folder, seed=seeds[0], ranks=ranks)
+    synthesizer = kinds[method](epsilon=5.0, label_prior="bought", **SMALL[method])
+    return synthesizer.fit(records(), session=session)
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_rank_ends_with_the_generator_of_one_process(method: str, tmp_path: Path) -> None:
+    alone = fit(Ranks(), method, tmp_path / "alone")
+    ranks = together(linked(3), lambda ranks: fit(ranks, method, tmp_path / "three"))
+    for fitted in ranks:
+        for name, array in alone._arrays().items():
+            assert np.array_equal(array, fitted._arrays()[name]), name
+    assert ranks[0].certificate["epsilon"] == alone.certificate["epsilon"]
+    with pytest.raises(DataLensError, match="Only rank 0"):
+        _ = ranks[1].certificate
+    assert not list((tmp_path / "three" / "1").rglob("*"))
+
+
+def test_two_secrets_are_refused_before_anything_is_reserved(tmp_path: Path) -> None:
+    """They would deal two sets of shards, and a record could reach two teachers."""
+    two = together(linked(2), lambda ranks: fit(ranks, "datalens", tmp_path, seeds=(1, 2)))
+    assert all("the ranks differ in the secret's checksum" in str(error) for error in two)
+    session = Session.resume(folder=tmp_path / "0" / "internal")
+    assert not session.ledger.rows(session.run)
+
+
+def test_ranks_that_drift_apart_end_before_they_vote(tmp_path: Path) -> None:
+    def one(ranks: Ranks) -> Any:
+        kinds = METHODS if ranks.rank < 2 else {"datalens": Drifting}
+        return fit(ranks, "datalens", tmp_path, kinds=kinds)
+
+    for error in together(linked(3), one):
+        assert "the ranks differ in the proposed images: rank 0 has" in str(error)
+        assert "rank 2 has" in str(error) and "rank 1 has" not in str(error)
+    session = Session.resume(folder=tmp_path / "0" / "internal")
+    spent = {charge.event.what for charge in session.ledger.charges(session.run)}
+    assert spent == {"class-counts", "class-sums", "second-moments"}
+
+
+def test_a_share_of_another_rank_is_refused() -> None:
+    part = records().only(np.arange(0, 50, 2))
+    with pytest.raises(DataLensError, match="not the share of rank 0 of 1"):
+        METHODS["class-gaussian"](epsilon=5.0).fit(part)

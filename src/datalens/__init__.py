@@ -9,6 +9,9 @@ __all__ = ["ClassGaussian", "DataLens", "DataLensError", "Records", "load"]
 # Threads that wait by sleeping: a little slower on an idle machine, and many times faster than
 # threads that spin as soon as anything else runs. Read by OpenMP when PyTorch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Without AMX: virtual machines announce it and may not have it, and then a product in bfloat16
+# ends the process. Read by oneDNN when it is first used.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 if TYPE_CHECKING:
     from datalens.data import Records, load

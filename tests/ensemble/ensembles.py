@@ -23,11 +23,15 @@ def synthetic(step: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def ensemble(
-    name: str, images: Tensor | None = None, labels: Tensor | None = None, **settings: Any
+    name: str,
+    images: Tensor | None = None,
+    labels: Tensor | None = None,
+    precision: torch.dtype = torch.float32,
+    **settings: Any,
 ) -> Teachers:
     own_images, own_labels = shards()
     return Teachers(
-        discriminator=make_discriminator(name, SHAPE, CLASSES),
+        discriminator=make_discriminator(name, SHAPE, CLASSES, precision=precision),
         images=own_images if images is None else images,
         labels=own_labels if labels is None else labels,
         **{"secret": b"secret", "block_size": 4, **settings},

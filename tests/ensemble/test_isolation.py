@@ -69,8 +69,9 @@ def touched(
         {"mismatch": True, "real_batch": 4},
         {"mismatch": False, "moments": torch.bfloat16},
         {"kind": in_double},
+        {"precision": torch.bfloat16},
     ],
-    ids=["plain", "one block", "mismatch", "bfloat16", "double"],
+    ids=["plain", "one block", "mismatch", "bfloat16 moments", "double", "bfloat16 products"],
 )
 def test_one_record_touches_one_teacher(name: str, change: Change, settings: dict) -> None:
     """By compiled loops, where there are some, and (in double precision) by PyTorch."""

@@ -177,6 +177,9 @@ BAD = {
         "teacher_learning_rate",
     ),
     "huge sigma": (["fit", "digits", "--epsilon", "1", "--sigma", "1e14"], "sigma"),
+    "unknown device": (["fit", "digits", "--epsilon", "1", "--device", "tpu"], "cpu or cuda"),
+    "unknown precision": (["fit", "digits", "--epsilon", "1", "--precision", "int8"], "precision"),
+    "growing what": (["bench", "speed", "--grow", "many"], "many"),
     "no patience": (["fit", "digits", "--epsilon", "1", "--rank-timeout", "0"], "rank-timeout"),
     "settings on resume": (
         ["fit", "digits", "--out", "taken", "--resume", "--teachers", "5"],

@@ -32,9 +32,16 @@ class Compact(Discriminator):
 
     name = "compact"
     mismatch = True
+    block_numbers = 1_500_000
 
-    def __init__(self, shape: tuple[int, int, int], n_classes: int) -> None:
-        super().__init__(shape, n_classes)
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        n_classes: int,
+        *,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(shape, n_classes, precision=precision)
         self._own = PerThread()
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -133,4 +140,5 @@ class Compact(Discriminator):
     def _quick(self, tensor: Tensor) -> bool:
         """Whether there are compiled loops for it."""
         plain = "conv1.weight" not in self.layout.shapes
-        return plain and tensor.device.type == "cpu" and tensor.dtype == torch.float32
+        whole = tensor.dtype == self.precision == torch.float32
+        return plain and whole and tensor.device.type == "cpu"

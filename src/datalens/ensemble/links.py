@@ -1,7 +1,7 @@
 """Connections between ranks: whole messages over TCP, and how the ranks find each other.
 
-Plain sockets, because a tally is small and its failure matters more than its speed: a wait can be
-interrupted by a signal, has an end, and knows which rank it waited for. Nothing is pickled.
+Plain sockets for all but the sums, because a wait on one can be interrupted by a signal, has an
+end, and knows which rank it waited for. Nothing is pickled.
 """
 
 import os
@@ -14,9 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from datalens.errors import DataLensError
+
+if TYPE_CHECKING:
+    from torch.distributed import Store
 
 _HEADER = struct.Struct("!BIQ")
 _HELLO_SECONDS = 5.0
@@ -113,6 +117,9 @@ class Meeting:
     rank: int
     size: int
     links: dict[int, Link]
+    host: str
+    """Where rank 0 listens."""
+    store: "Store"
 
 
 def meet(seconds: float) -> Meeting:
@@ -130,12 +137,13 @@ def meet(seconds: float) -> Meeting:
         store, rank, size = next(rendezvous("env://", timeout=timedelta(seconds=seconds)))
         if rank > 0:
             host, port, token = store.get(key).decode().split()
-            return Meeting(rank, size, {0: _knock((host, int(port)), token, rank, end)})
+            links = {0: _knock((host, int(port)), token, rank, end)}
+            return Meeting(rank, size, links, host, store)
         host = LOOPBACK if os.environ.get("LOCAL_WORLD_SIZE") == str(size) else ""
         with _server(host) as server:
             token, port = secrets.token_hex(16), server.getsockname()[1]
             store.set(key, f"{host or os.environ['MASTER_ADDR']} {port} {token}")
-            return Meeting(rank, size, _let_in(server, token, size, end))
+            return Meeting(rank, size, _let_in(server, token, size, end), host, store)
     except (OSError, RuntimeError, ValueError) as error:
         if isinstance(error, DataLensError):
             raise

@@ -1,7 +1,8 @@
 """Ranks: the processes that have the teachers of one run divided among them.
 
-Everything they do together is one kind of exchange: each rank sends its part to rank 0, and rank 0
-sends all of them the same answer. A process on its own is rank 0 of 1.
+Sums over ranks, which are large, go through torch.distributed. Everything else they do together is
+one kind of exchange: each rank sends its part to rank 0, and rank 0 sends all of them the same
+answer. A process on its own is rank 0 of 1.
 
 Links carry the run's secret and the ranks' tallies, in the clear: they belong on a private network.
 """
@@ -13,8 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from datalens.ensemble.group import Group
 from datalens.ensemble.links import Kind, Link, Lost, Message, meet, named_ranks, subject
 from datalens.errors import DataLensError
 
@@ -39,18 +42,31 @@ class Ranks:
     """
 
     def __init__(
-        self, rank: int = 0, size: int = 1, links: Iterable[Link] = (), *, timeout: float = TIMEOUT
+        self,
+        rank: int = 0,
+        size: int = 1,
+        links: Iterable[Link] = (),
+        *,
+        timeout: float = TIMEOUT,
+        device: torch.device | None = None,
+        group: Group | None = None,
     ) -> None:
+        """`device` is where this rank's teachers are. Without a `group`, links carry the sums."""
         self.rank, self.size, self.timeout = rank, size, timeout
+        self.device = device or torch.device("cpu")
         self.traffic: Counter[str] = Counter()
         """Bytes sent and received, by operation. Rank 0's are all that were on the way."""
         self._links = {link.rank: link for link in links}
+        self._group = group
 
     @classmethod
-    def meet(cls, *, timeout: float = TIMEOUT) -> "Ranks":
+    def meet(cls, *, timeout: float = TIMEOUT, device: torch.device | None = None) -> "Ranks":
         """The ranks that torchrun has started."""
+        device = device or torch.device("cpu")
         met = meet(timeout)
-        return cls(met.rank, met.size, met.links.values(), timeout=timeout)
+        group = Group(met, device, timeout)
+        links = met.links.values()
+        return cls(met.rank, met.size, links, timeout=timeout, device=device, group=group)
 
     def exchange(self, what: str, part: bytes, answer: Callable[[Sequence[bytes]], bytes]) -> bytes:
         """Every rank's part, in order, made into one answer by rank 0, which every rank gets."""
@@ -70,7 +86,16 @@ class Ranks:
         return self.exchange(what, b"", lambda parts: content)
 
     def add(self, what: str, values: Integers, then: Callable[[Integers], bytes]) -> bytes:
-        """The sum over all ranks goes to rank 0, and `then(sum)` from there to all."""
+        """The sum over all ranks goes to rank 0, and `then(sum)` from there to all.
+
+        Links see to it that all are there before they add up together: who is missing is then
+        known by name, and nobody waits for long where no signal reaches.
+        """
+        if self._group is not None:
+            self.agree(f"the size of {what}", str(values.shape))
+            total = self._group.total(values)
+            self._count(what, values.data)
+            return self.tell(what, then(total) if self.rank == 0 else b"")
 
         def answer(parts: Sequence[bytes]) -> bytes:
             if any(len(part) != values.nbytes for part in parts):
@@ -120,6 +145,8 @@ class Ranks:
         return str(self._gone(gone)) if gone else None
 
     def close(self) -> None:
+        if self._group is not None:
+            self._group.close()
         for link in self._links.values():
             link.close()
 
@@ -174,8 +201,8 @@ class Ranks:
             " nothing released is lost: go on with --resume."
         )
 
-    def _count(self, what: str, content: bytes) -> None:
-        self.traffic[what.split("/")[0]] += len(content)
+    def _count(self, what: str, content: bytes | memoryview) -> None:
+        self.traffic[what.split("/")[0]] += memoryview(content).nbytes
 
 
 ALONE = Ranks()

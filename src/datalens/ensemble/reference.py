@@ -45,10 +45,15 @@ class Reference(Discriminator):
     name = "reference"
     mismatch = False
     smallest_batch = 2
-    block_numbers = 600_000
 
-    def __init__(self, shape: tuple[int, int, int], n_classes: int) -> None:
-        super().__init__(shape, n_classes)
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        n_classes: int,
+        *,
+        precision: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__(shape, n_classes, precision=precision)
         self._own = PerThread()
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -102,7 +107,7 @@ class Reference(Discriminator):
         return torch.cat(judged, dim=1)
 
     def prepare(self, images: Tensor, dtype: torch.dtype) -> Any:
-        if not _quick(images.device, dtype):
+        if not self._quick(images.device, dtype):
             return super().prepare(images, dtype)
         from datalens.ensemble.reference_cpu import cut
 
@@ -118,7 +123,7 @@ class Reference(Discriminator):
         real: Tensor,
         weight: Tensor,
     ) -> None:
-        if not _quick(adam.weights.device, adam.weights.dtype):
+        if not self._quick(adam.weights.device, adam.weights.dtype):
             return super().learn(adam, block, images, shown, real, weight)
         from datalens.ensemble.reference_cpu import learn
 
@@ -133,7 +138,7 @@ class Reference(Discriminator):
         return None
 
     def realism(self, rows: Tensor, images: Any, labels: Tensor) -> Tensor:
-        if not _quick(rows.device, rows.dtype):
+        if not self._quick(rows.device, rows.dtype):
             return super().realism(rows, images, labels)
         from datalens.ensemble.reference_cpu import realism
 
@@ -145,6 +150,10 @@ class Reference(Discriminator):
             own, y = _of_teacher(row, [images], shown)
             realism(net, memory, own, y, rows[row].numpy(), found[row].numpy())
         return found
+
+    def _quick(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether there are compiled loops for it."""
+        return device.type == "cpu" and dtype == self.precision == torch.float32
 
     def _memory(self, shown: Shown) -> "tuple[Net, Memory]":
         """What this thread computes in."""
@@ -164,8 +173,3 @@ def _of_teacher(
     own = tuple(batches[row if len(batches) > 1 else 0] for batches in images)
     labels = [(y if y.ndim == 1 else y[row]).numpy() for _, y in shown]
     return own, np.concatenate(labels)
-
-
-def _quick(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether there are compiled loops for it."""
-    return device.type == "cpu" and dtype == torch.float32

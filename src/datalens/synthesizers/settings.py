@@ -47,6 +47,8 @@ class DataLensSettings(Settings):
     teacher_learning_rate: float = Field(default=1e-3, gt=0, le=1)
     real_batch: int | None = Field(default=None, gt=0)
     """Records of its shard that a teacher sees in one update; None is the whole shard."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the teachers' matrix products. bfloat16 is for hardware that is quicker with it."""
     moments: Literal["float32", "bfloat16"] | None = None
     """Precision of the teachers' Adam moments; None is whichever fits in memory."""
     block_size: int | None = Field(default=None, gt=0)

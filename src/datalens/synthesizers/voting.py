@@ -19,7 +19,7 @@ from datalens.mechanism.noise import Integers
 from datalens.mechanism.topagg import TopAgg
 from datalens.synthesizers.plan import DataLensPlan
 
-MOMENT_TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def shards_of(plan: DataLensPlan, secret: bytes) -> Shards:
@@ -43,7 +43,12 @@ def hire(records: Records, plan: DataLensPlan, secret: bytes, ranks: Ranks = ALO
     shards, own = shards_of(plan, secret), teachers_of(plan, ranks)
     rows = records.rows(shards.positions[own.start : own.stop])
     return Teachers(
-        discriminator=make_discriminator(chosen.discriminator, public.shape, public.n_classes),
+        discriminator=make_discriminator(
+            chosen.discriminator,
+            public.shape,
+            public.n_classes,
+            precision=TYPES[chosen.precision],
+        ),
         images=torch.from_numpy(records.images[rows]),
         labels=torch.from_numpy(records.labels[rows]),
         secret=secret,
@@ -51,7 +56,8 @@ def hire(records: Records, plan: DataLensPlan, secret: bytes, ranks: Ranks = ALO
         block_size=chosen.block_size,
         learning_rate=chosen.teacher_learning_rate,
         real_batch=min(chosen.real_batch or shards.shard_size, shards.shard_size),
-        moments=MOMENT_TYPES[chosen.moments or "float32"],
+        moments=TYPES[chosen.moments or "float32"],
+        device=ranks.device,
     )
 
 
@@ -69,14 +75,16 @@ def count_votes(
 
     Chance in a ballot comes from its teacher's own stream.
     """
-    weight = room(images).flatten(1) if weigh_room else torch.ones(())
+    weight = room(images).flatten(1).to(teachers.labels.device) if weigh_room else None
     shape = (len(images), topagg.ballot.top_k)
 
     def count(asked: Iterator[tuple[range, Tensor]]) -> Tensor:
         tally = topagg.empty_tally(len(images), images[0].numel())
         for voters, gradients in asked:
             dice = [torch.rand(shape, generator=stream(secret, "ballot", v, step)) for v in voters]
-            topagg.count(gradients * weight.to(gradients.device), torch.stack(dice), into=tally)
+            if weight is not None:
+                gradients = gradients * weight
+            topagg.count(gradients, torch.stack(dice), into=tally)
         return tally
 
     tallies = teachers.ask(images, labels, count)

@@ -35,6 +35,9 @@ def fit(
     accountant: Annotated[str | None, typer.Option(help="Sizes the run: certified, paper.")] = None,
     discriminator: Annotated[str | None, typer.Option(help="compact or reference.")] = None,
     teachers: Annotated[int | None, typer.Option(help="Number of teachers.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Of teachers' products: float32 or bfloat16.")
+    ] = None,
     top_k: Annotated[int | None, typer.Option(help="Entries a ballot may name.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise in ballots; fixes the steps.")] = None,
     quorum: Annotated[float | None, typer.Option(help="Share of teachers that must agree.")] = None,
@@ -66,6 +69,7 @@ def fit(
         list[str] | None, typer.Option("--set", help="Any other setting: NAME=VALUE.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    device: Annotated[str, typer.Option(help="Where teachers are: cpu or cuda.")] = "cpu",
     rank_timeout: Annotated[
         float, typer.Option(help="Under torchrun: seconds to wait for another rank.")
     ] = 600.0,
@@ -87,6 +91,7 @@ def fit(
         "accountant": accountant,
         "discriminator": discriminator,
         "n_teachers": teachers,
+        "precision": precision,
         "top_k": top_k,
         "sigma": sigma,
         "quorum": quorum,
@@ -107,7 +112,7 @@ def fit(
     overrides = {name: value for name, value in given.items() if value is not None} | others
     first = True
     try:
-        with joined(timeout=rank_timeout) as ranks:
+        with joined(timeout=rank_timeout, device=device) as ranks:
             first = ranks.rank == 0
             if resume:
                 if out is None:
@@ -282,6 +287,48 @@ def demo(
     except (Stopped, KeyboardInterrupt):
         typer.echo("Stopped.", err=True)
         raise typer.Exit(130) from None
+
+
+bench = typer.Typer(no_args_is_help=True, help="Measure this machine.")
+app.add_typer(bench, name="bench")
+
+
+@bench.callback()
+def _bench() -> None:
+    """Measure this machine."""
+
+
+@bench.command()
+def speed(
+    teachers: Annotated[int, typer.Option(help="Reference teachers to measure with.")] = 128,
+    repeats: Annotated[int, typer.Option(help="Interleaved repeats.")] = 5,
+    grow: Annotated[str, typer.Option(help="Also a step of so many teachers: 500,1000.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Write OUT.json and OUT.md.")] = None,
+    as_json: Json = False,
+) -> None:
+    """How fast teachers train and vote, side by side with a plain loop, vmap and the limit."""
+    from datalens.workflows.bench.keeping import keep
+    from datalens.workflows.bench.speed import run
+    from datalens.workflows.bench.tables import for_terminal, speed_tables
+
+    if teachers < 16 or repeats < 1:
+        raise DataLensError("bench speed needs at least 16 teachers and 1 repeat.")
+    try:
+        counts = [int(part) for part in grow.split(",") if part]
+    except ValueError:
+        raise DataLensError(
+            f"--grow takes numbers of teachers as 500,1000, got {grow!r}."
+        ) from None
+    console = Console(stderr=True)
+    result = run(teachers=teachers, repeats=repeats, grow=counts, say=console.print)
+    tables = speed_tables(result)
+    if out is not None:
+        keep(out, result, tables)
+    if as_json:
+        _print_json(result)
+        return
+    for title, rows in tables.items():
+        Console().print(for_terminal(title, rows))
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ class Ended(BaseException):
 
 
 @contextmanager
-def joined(*, timeout: float) -> Iterator[Ranks]:
+def joined(*, timeout: float, device: str = "cpu") -> Iterator[Ranks]:
     """All ranks of this run, or this process alone where torchrun has not started it.
 
     Whatever ends one rank ends all, each with the same sentence.
@@ -34,13 +34,14 @@ def joined(*, timeout: float) -> Iterator[Ranks]:
         raise DataLensError(
             f"--rank-timeout must be a number of seconds up to {LONGEST_TIMEOUT:,}, got {timeout}."
         )
+    own = device_of(device)
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or "RANK" not in os.environ:
-        yield ALONE
+        yield Ranks(device=own)
         return
     ranks = ALONE
     with _signals():
         try:
-            ranks = Ranks.meet(timeout=timeout)
+            ranks = Ranks.meet(timeout=timeout, device=own)
             threads = str(torch.get_num_threads())
             ranks.agree("the version of datalens", __version__)
             ranks.agree("the version of PyTorch", torch.__version__)
@@ -52,6 +53,17 @@ def joined(*, timeout: float) -> Iterator[Ranks]:
             raise
         finally:
             ranks.close()
+
+
+def device_of(name: str) -> torch.device:
+    """Where this process computes. Of several GPUs, each rank on a machine takes its own."""
+    if name == "cpu":
+        return torch.device("cpu")
+    if name != "cuda":
+        raise DataLensError(f"--device must be cpu or cuda, got {name!r}.")
+    if not torch.cuda.is_available():
+        raise DataLensError("--device cuda needs a GPU that PyTorch can use; leave it out here.")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def _end_together(ranks: Ranks, error: BaseException) -> None:

@@ -73,6 +73,7 @@ def test_a_result_is_kept_with_its_origin(tmp_path: Path, monkeypatch: pytest.Mo
         "rows": rows,
         "conclusions": ratios,
         "rest_of_a_step": [{"shape": [1, 28, 28], "share": 0.1, "seconds": seconds}],
+        "colour": [],
         "growth": [{"teachers": 500, "step_seconds": 2.0, "peak_gib": 3.0}],
     }
     keep(tmp_path / "speed", result, speed_tables(result))

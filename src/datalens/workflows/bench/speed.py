@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 from statistics import median
 from typing import Any
 
@@ -28,6 +28,7 @@ SHAPE, CLASSES, SHARD, BATCH, UPDATES = (1, 28, 28), 10, 15, 15, 2
 COLOUR, FACES = (3, 64, 64), 3
 ENGINES = ("loop", "vmap", "ours")
 SIGMA = 5000.0
+MANY = 100_000
 
 
 class Ours:
@@ -210,6 +211,31 @@ def rest_of_a_step(shape: tuple[int, int, int], classes: int, repeats: int) -> d
     }
 
 
+def colour(name: str, repeats: int) -> dict[str, Any]:
+    """What a teacher costs on 64x64 colour images, and what 100,000 of them would need."""
+    count = 24 if name == "reference" else 200
+    images, labels, synthetic, shown = data(count, COLOUR, FACES)
+    ours = Ours(name, images, labels, FACES, name == "compact")
+    steps = []
+    for _ in range(repeats + 1):
+        train, _ = timed(ours.train, synthetic, shown, UPDATES)
+        ballot, _ = timed(ours.ballots, synthetic, shown)
+        steps.append((train + ballot) / count)
+    step = median(steps[1:])
+    numbers = ours.teachers.layout.size
+    held = numbers * (4 + 2 + 2) + SHARD * prod(COLOUR)
+    return {
+        "discriminator": name,
+        "parameters": ours.teachers.discriminator.n_parameters,
+        "step_ms": step * 1e3,
+        "bytes_a_teacher": held,
+        "many": MANY,
+        "core_hours_a_step": step * torch.get_num_threads() * MANY / 3600,
+        "terabytes": held * MANY / 1e12,
+        "megabytes_sent_by_a_rank": BATCH * prod(COLOUR) * 8 / 1e6,
+    }
+
+
 def memory_of(engine: str, name: str, n_teachers: int) -> float:
     """MiB of memory a teacher takes at its peak: the difference of two processes of their own."""
     most = _in_own_process("peak", engine, name, str(n_teachers))["peak_mib"]
@@ -262,6 +288,8 @@ def run(
     rows, figures = compare(teachers, repeats, say)
     say("the rest of a step")
     rest = [rest_of_a_step(SHAPE, CLASSES, repeats), rest_of_a_step(COLOUR, FACES, repeats)]
+    say("64x64 colour images")
+    coloured = [colour(name, repeats) for name in ("reference", "compact")]
     grown = []
     for row in growth(grow):
         say(f"{row['teachers']} teachers: {row['step_seconds']:.1f} s a step")
@@ -272,6 +300,7 @@ def run(
         "rows": rows,
         "conclusions": conclusions(rows),
         "rest_of_a_step": rest,
+        "colour": coloured,
         "growth": grown,
     }
 

@@ -13,7 +13,7 @@ from datalens.errors import DataLensError
 from . import oracle
 
 SHAPES = [((1, 28, 28), 10), ((3, 64, 64), 3), ((1, 8, 8), 2), ((1, 13, 9), 5), ((3, 32, 32), 4)]
-TEACHERS, IMAGES = 3, 4
+TEACHERS, IMAGES = 6, 4
 Batch = tuple[Tensor, Tensor]
 
 
@@ -144,7 +144,7 @@ def check(errors: list[float], dtype: torch.dtype, tolerance: float) -> None:
     """Of each teacher. In float32 a unit may round to the other side of its rectifier's kink, and
     then the derivative jumps: that may happen to one teacher."""
     spared = 1 if dtype == torch.float32 else 0
-    assert sorted(errors)[-1 - spared] <= tolerance, errors
+    assert sorted(errors)[-1 - spared] <= tolerance and max(errors) < 0.5, errors
 
 
 def close(a: Tensor, b: Tensor, tolerance: float) -> bool:

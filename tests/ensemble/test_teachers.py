@@ -53,6 +53,28 @@ def test_training_equals_one_teacher_at_a_time(name: str, real_batch: int, misma
         assert close(answers[t], truth.gradient(*synthetic(9)))
 
 
+@pytest.mark.parametrize("mismatch", [False, True])
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_a_compiled_update_equals_one_teacher_at_a_time(name: str, mismatch: bool) -> None:
+    """In float32, from bytes. After one update the moments are the gradient and its square, scaled.
+
+    A unit may round to the other side of its rectifier's kink: that may happen to one teacher.
+    """
+    images, labels = shards()
+    found = ensemble(name, mismatch=mismatch)
+    found.train(*synthetic(0), step=0)
+    moments = found.layout.views(found.adam.first)
+    errors = []
+    for t in range(N_TEACHERS):
+        truth = OneTeacher(found.discriminator, images[t], labels[t], t)
+        truth.train(*synthetic(0), step=0, update=0, real_batch=SHARD, mismatch=mismatch)
+        first = {k: truth.optimiser.state[p]["exp_avg"] for k, p in truth.params.items()}
+        largest = max(float(m.abs().max()) for m in first.values())
+        errors.append(max(float((moments[k][t] - m).abs().max()) for k, m in first.items()))
+        errors[-1] /= largest
+    assert sorted(errors)[-2] < 1e-4 and max(errors) < 0.5, errors
+
+
 def test_training_teaches() -> None:
     """Real images are bright and synthetic ones dark, so after training brighter is more real."""
     bright = torch.full((N_TEACHERS, SHARD, *SHAPE), 230, dtype=torch.uint8)
@@ -151,12 +173,6 @@ def test_gradients_name_their_teachers_and_change_nothing() -> None:
     assert [numbers for numbers, _ in pieces] == [range(10, 14), range(14, 16)]
     assert [tuple(g.shape) for _, g in pieces] == [(4, M, 120), (2, M, 120)]
     assert all(torch.equal(before[k], t) for k, t in teachers.state().items())
-
-
-def test_progress_counts_teachers() -> None:
-    done: list[int] = []
-    ensemble("compact").train(*synthetic(), step=0, updates=3, progress=done.append)
-    assert done in ([4, 6], [2, 6])
 
 
 def test_the_secret_and_the_step_decide_what_is_drawn() -> None:

@@ -1,7 +1,8 @@
 """The quickest sgemm at hand, for compiled loops to call.
 
-PyTorch's own where its library gives it away (on x86 that is MKL's, twice as quick as others on
-our narrow matrices), else SciPy's. Both take Fortran's arguments.
+PyTorch's own where its library gives it away (on x86 that is MKL's, which was up to twice as quick
+on our narrow matrices), else SciPy's, which is untried beyond single products: it may use more
+threads than it is told to. Both take Fortran's arguments.
 """
 
 import ctypes
@@ -10,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from llvmlite import binding
-from numba import njit, types
+from numba import types
 from numba.extending import get_cython_function_address
+
+from datalens.ensemble.compiling import compiled
 
 _NAME = "datalens_sgemm"
 
@@ -34,7 +37,7 @@ _sgemm = types.ExternalFunction(_NAME, types.void(*[types.voidptr] * 13))
 _PLAIN, _TURNED = ord("N"), ord("T")
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def product(m, n, k, a, a_at, a_row, a_turned, b, b_at, b_row, b_turned, keep, c, c_at, c_row):
     """c (m, n) = a (m, k) @ b (k, n), or added to what c holds if ``keep`` is 1.
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from datalens.ensemble import loops
 from datalens.ensemble.blas import product
+from datalens.ensemble.compiling import compiled
 from datalens.ensemble.layout import Layout
-from datalens.ensemble.loops import SLOPE, Floats, Integers, compiled
+from datalens.ensemble.loops import SLOPE, Floats, Integers
 
 
 class Net(NamedTuple):

@@ -18,7 +18,8 @@ Integers = NDArray[np.int64]
 class Group:
     """The ranks that met, as torch.distributed knows them.
 
-    Guarantee: integers are added, which is exact in any order. The sum is for rank 0 alone.
+    Guarantee: integers are added, which is exact in any order. Only rank 0 uses the sum; parts of
+    it pass through the others on the way.
     """
 
     def __init__(self, met: Meeting, device: torch.device, timeout: float) -> None:

@@ -23,14 +23,6 @@ class Layout:
         self.size = end
         """Numbers in a row, gaps included; the gaps hold zeros for ever."""
 
-    def without(self, name: str) -> "Layout":
-        """The layout of all but the last parameter."""
-        shapes = dict(self.shapes)
-        if next(reversed(shapes)) != name:
-            raise ValueError(f"{name} is not the last parameter")
-        shapes.pop(name)
-        return Layout(shapes)
-
     def views(self, rows: Tensor) -> dict[str, Tensor]:
         """Each parameter of (teachers, size), as (teachers, *shape)."""
         teachers, begin = len(rows), rows.storage_offset()

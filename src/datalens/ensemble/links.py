@@ -185,7 +185,9 @@ def _let_in(server: socket.socket, token: str, size: int, end: float) -> dict[in
             ) from None
         with suppress(OSError, struct.error):
             connection.settimeout(_HELLO_SECONDS)
-            hello = connection.recv(len(token) + 4, socket.MSG_WAITALL)
+            hello = b""
+            while piece := connection.recv(len(token) + 4 - len(hello)):
+                hello += piece
             (rank,) = struct.unpack("!I", hello[len(token) :])
             if secrets.compare_digest(hello[: len(token)], token.encode()):
                 links[rank] = _prompt(rank, connection)

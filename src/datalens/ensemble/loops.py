@@ -7,15 +7,17 @@ other one: what a tap reads is then one stretch. ``Side`` says where.
 PyTorch would need a pass over memory for each sum, comparison and product here; these loops do
 all that is to be done to a stretch while it is in the nearest cache. The compiler turns an inner
 loop into vector instructions if it counts from zero over plain stretches: hence the many slices.
+It may not reorder sums, so long ones are kept in lanes (``_total``).
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
+
+from datalens.ensemble.compiling import compiled
 
 KERNEL = 5
 STRIDE = 2
@@ -26,10 +28,6 @@ EPSILON = np.float32(1e-5)
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
-
-compiled: Any = njit(nogil=True, cache=True, error_model="numpy")
-"""No fast mathematics: how a compiler reorders sums depends on what it has compiled before, and a
-run must give the same bits every time. Long sums are kept in lanes instead, see ``_total``."""
 
 
 def zeros(*shape: int) -> Floats:

@@ -4,7 +4,7 @@ Sums over ranks, which are large, go through torch.distributed. Everything else 
 one kind of exchange: each rank sends its part to rank 0, and rank 0 sends all of them the same
 answer. A process on its own is rank 0 of 1.
 
-Links carry the run's secret and the ranks' tallies, in the clear: they belong on a private network.
+The run's secret and the ranks' tallies are sent in the clear: ranks belong on a private network.
 """
 
 import select
@@ -36,7 +36,7 @@ class RankFailed(DataLensError):
 class Ranks:
     """This process among its like.
 
-    Guarantee: the sum over ranks exists on rank 0 alone, and what the other ranks get back is what
+    Guarantee: the sum over ranks is used on rank 0 alone, and what the other ranks get back is what
     rank 0 makes of it. A wait ends after `timeout` seconds at most (and GRACE for ranks other
     than 0), with a sentence that names who was waited for.
     """
@@ -64,8 +64,13 @@ class Ranks:
         """The ranks that torchrun has started."""
         device = device or torch.device("cpu")
         met = meet(timeout)
-        group = Group(met, device, timeout)
         links = met.links.values()
+        try:
+            group = Group(met, device, timeout)
+        except DataLensError:
+            for link in links:
+                link.close()
+            raise
         return cls(met.rank, met.size, links, timeout=timeout, device=device, group=group)
 
     def exchange(self, what: str, part: bytes, answer: Callable[[Sequence[bytes]], bytes]) -> bytes:
@@ -94,7 +99,8 @@ class Ranks:
         if self._group is not None:
             self.agree(f"the size of {what}", str(values.shape))
             total = self._group.total(values)
-            self._count(what, values.data)
+            for _ in self._links:  # rank 0's count is of all that was on the way
+                self._count(what, values.data)
             return self.tell(what, then(total) if self.rank == 0 else b"")
 
         def answer(parts: Sequence[bytes]) -> bytes:

@@ -11,8 +11,9 @@ import numpy as np
 
 from datalens.ensemble import loops
 from datalens.ensemble.blas import product
+from datalens.ensemble.compiling import compiled
 from datalens.ensemble.layout import Layout
-from datalens.ensemble.loops import KERNEL, STRIDE, Floats, Integers, Side, compiled, side, zeros
+from datalens.ensemble.loops import KERNEL, STRIDE, Floats, Integers, Side, side, zeros
 
 
 class Net(NamedTuple):
@@ -141,14 +142,8 @@ def memory_for(net: Net, size: int, shown: Sequence[tuple[int, int]]) -> Memory:
         places=places,
         table1=zeros(len(rows1.inside), len(columns1.inside), net.first, net.classes),
         table2=zeros(len(rows2.inside), len(columns2.inside), net.second, net.classes),
-        turned1=(
-            zeros(KERNEL * net.channels, 3 * net.first),
-            zeros(KERNEL * net.channels, 2 * net.first),
-        ),
-        turned2=(
-            zeros(KERNEL * net.first, 3 * net.second),
-            zeros(KERNEL * net.first, 2 * net.second),
-        ),
+        turned1=turned(net.channels, net.first),
+        turned2=turned(net.first, net.second),
         seen=zeros(net.inputs, total),
         by_seen=zeros(net.inputs - net.classes, total),
         z=zeros(net.hidden, total),
@@ -303,9 +298,15 @@ def to_parameters(net, memory, images, labels, p, slope, g):
     memory.table1[:] = 0
     memory.table2[:] = 0
     turn(p, net.conv2_weight, net.first, net.second, memory.turned2)
+    natural = np.arange(net.columns2.outputs)
     for batch in memory.batches:
         m = batch.planes1.shape[3]
         to_first(net, memory, labels, batch, p, by_scale2, by_shift2)
+        own = labels[batch.place : batch.place + m]
+        loops.gather_planes(
+            batch.planes1, net.columns1.kind, net.columns1.order, own, memory.table1
+        )
+        loops.gather_planes(batch.planes2, net.columns2.kind, natural, own, memory.table2)
         rows, outs, w, _ = batch.by_second.shape
         by_second = batch.by_second.reshape(rows, outs, w * m)
         to_kernel(batch.cut, net.rows2, by_second, g, net.conv2_weight)
@@ -378,7 +379,6 @@ def to_hidden(net, memory, labels, p, slope, by_scale, by_shift, by_out):
 def to_first(net, memory, labels, batch, p, by_scale, by_shift):
     """Back through the second layer to the first one's sums, and to both layers' label planes."""
     m = batch.planes1.shape[3]
-    own = labels[batch.place : batch.place + m]
     size = (net.rows2.outputs, net.second, net.columns2.outputs, len(labels))
     loops.normalise_back(
         memory.by_seen.reshape(size),
@@ -393,8 +393,6 @@ def to_first(net, memory, labels, batch, p, by_scale, by_shift):
         by_scale,
         by_shift,
     )
-    natural = np.arange(net.columns2.outputs)
-    loops.gather_planes(batch.planes2, net.columns2.kind, natural, own, memory.table2)
     rows, outs, w, _ = batch.by_second.shape
     unconvolve(batch.by_second.reshape(rows, outs, w * m), net.rows2, memory.turned2, batch.met)
     loops.uncut_and_unrectify(
@@ -406,7 +404,6 @@ def to_first(net, memory, labels, batch, p, by_scale, by_shift):
         batch.by_first,
         batch.planes1,
     )
-    loops.gather_planes(batch.planes1, net.columns1.kind, net.columns1.order, own, memory.table1)
 
 
 @compiled

@@ -1,7 +1,7 @@
 """Layers of many teachers at once.
 
-Plain PyTorch, for any device and precision, differentiated by autograd; on a CPU the reference
-discriminator has something quicker (``reference_cpu``). Activations are (teachers, height,
+Plain PyTorch, for any device and precision, differentiated by autograd; on a CPU there is something
+quicker (``reference_cpu``, ``compact_cpu``). Activations are (teachers, height,
 channels, width, images). With the images innermost a convolution is one batched product
 ``weights @ patches`` whose patches are copied in long runs.
 
@@ -92,6 +92,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def batch_norm(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """Normalise each channel of each teacher over one batch; x is (teachers, h, channels, w, m)."""
+    if x.dtype == torch.bfloat16:  # products may be, statistics not
+        x = x.float()
     spread, mean = torch.var_mean(x, (1, 3, 4), correction=0, keepdim=True)
     wide = (slice(None), None, slice(None), None, None)
     return (x - mean) * (spread + EPSILON).rsqrt() * scale[wide] + shift[wide]

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain
-from threading import Lock
 from typing import Any, TypeVar
 
 import torch
@@ -86,25 +85,18 @@ class Teachers:
         *,
         step: int,
         updates: int = 1,
-        progress: Callable[[int], None] | None = None,
     ) -> None:
         """Every teacher learns to tell its shard from the synthetic images (m, c, h, w) in [0, 1].
 
         ``step`` says which of the run's steps this is: with the secret and the teacher's number it
-        fixes what the teacher draws at random. ``progress`` is told how many teachers are done.
+        fixes what the teacher draws at random.
         """
         images, labels = self._received(synthetic, labels)
         check_between("updates", updates, 0)
-        done, lock = 0, Lock()
 
         def train(blocks: Iterator[slice]) -> None:
-            nonlocal done
             for block in blocks:
                 self._train(block, images, labels, step, updates)
-                with lock:
-                    done += block.stop - block.start
-                    if progress is not None:
-                        progress(done)
 
         self.workers.share(self._blocks(), train)
 

@@ -1,7 +1,7 @@
 """Blocks of teachers on the cores of this machine: one core a block."""
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -35,12 +35,16 @@ class Workers:
                 self.count, "teachers", initializer=torch.set_num_threads, initargs=(1,)
             )
         shared = _Shared(items)
-        results = [self._pool.submit(work, shared) for _ in range(self.count)]
+        results: list[Future[Result]] = []
         try:
-            return [result.result() for result in results]
+            results += [self._pool.submit(work, shared) for _ in range(self.count)]
+            wait(results, return_when=FIRST_EXCEPTION)
         finally:
             shared.stop()
             wait(results)
+            # A worker's choice is also the default of threads to come: put that right again.
+            torch.set_num_threads(torch.get_num_threads())
+        return [result.result() for result in results]
 
 
 class _Shared(Generic[Item]):

@@ -111,6 +111,8 @@ class DataLensPlan(Plan):
     topagg: TopAgg
     steps: int
     batch_size: int
+    block_size: int
+    """Teachers in a block."""
 
     @property
     def charges(self) -> list[Charge]:
@@ -161,6 +163,7 @@ class DataLensPlan(Plan):
             topagg=topagg,
             steps=steps,
             batch_size=_given(settings.batch_size),
+            block_size=_given(settings.block_size),
         )
 
 

@@ -33,7 +33,7 @@ def teachers_of(plan: DataLensPlan, ranks: Ranks) -> range:
         ranks.rank,
         ranks.size,
         n_teachers=plan.topagg.n_teachers,
-        block_size=plan.settings.block_size or plan.topagg.n_teachers,
+        block_size=plan.block_size,
     )
 
 
@@ -53,7 +53,7 @@ def hire(records: Records, plan: DataLensPlan, secret: bytes, ranks: Ranks = ALO
         labels=torch.from_numpy(records.labels[rows]),
         secret=secret,
         first_teacher=own.start,
-        block_size=chosen.block_size,
+        block_size=plan.block_size,
         learning_rate=chosen.teacher_learning_rate,
         real_batch=min(chosen.real_batch or shards.shard_size, shards.shard_size),
         moments=TYPES[chosen.moments or "float32"],

@@ -69,7 +69,7 @@ class Loop:
         shape = (images.shape[2], images.shape[3], images.shape[4])
         self.modules = [MODULES[name](shape, n_classes) for _ in labels]
         self.optimisers = [
-            torch.optim.Adam(module.parameters(), lr=2e-4, betas=(0.5, 0.999))
+            torch.optim.Adam(module.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=True)
             for module in self.modules
         ]
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import ceil, prod
+from math import prod
 from statistics import median
 from typing import Any
 
@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from datalens.ensemble import Teachers, make_discriminator, stream
+from datalens.ensemble.stacked import KERNEL, inside
+from datalens.errors import DataLensError
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.noise import ExactNoise
 from datalens.mechanism.topagg import TopAgg
@@ -35,7 +37,13 @@ class Ours:
     """The ensemble of this package, with the baselines' interface."""
 
     def __init__(
-        self, name: str, images: Tensor, labels: Tensor, n_classes: int, mismatch: bool
+        self,
+        name: str,
+        images: Tensor,
+        labels: Tensor,
+        n_classes: int,
+        mismatch: bool,
+        moments: torch.dtype = torch.float32,
     ) -> None:
         shape = (images.shape[2], images.shape[3], images.shape[4])
         self.teachers = Teachers(
@@ -44,6 +52,7 @@ class Ours:
             labels=labels,
             secret=b"bench",
             mismatch=mismatch,
+            moments=moments,
         )
         self.steps = 0
 
@@ -73,8 +82,9 @@ class Arithmetic:
     def of(cls, name: str) -> "Arithmetic":
         shapes = make_discriminator(name, SHAPE, CLASSES).parameter_shapes()
         size = sum(torch.Size(s).numel() for s in shapes.values())
-        first, second = ceil(SHAPE[1] / 2), ceil(SHAPE[1] / 4)
-        positions = {"conv1.weight": first**2, "conv2.weight": second**2, "hidden.weight": 1}
+        # Of a kernel's taps, those count that lie inside the image and not in its padding.
+        first, second = (inside(size).sum().item() / KERNEL for size in (SHAPE[1], SHAPE[1] // 2))
+        positions = {"conv1.weight": first**2, "conv2.weight": second**2, "hidden.weight": 1.0}
         layers = [
             2.0 * torch.Size(shapes[layer]).numel() * count
             for layer, count in positions.items()
@@ -114,14 +124,14 @@ def compare(
             runner, synthetic, labels = make(engine, name, count)
             runner.train(synthetic, labels, 1)  # once unmeasured: libraries warm up
             runner.ballots(synthetic, labels)
-            engines[name, engine] = runner, count
+            engines[name, engine] = runner, count, synthetic, labels
     times: dict[tuple[str, str], list[tuple[float, float]]] = {key: [] for key in engines}
     peaks, bandwidths = [], []
     for repeat in range(repeats):
         say(f"repeat {repeat + 1} of {repeats}")
         peaks.append(machine.gflops())
         bandwidths.append(machine.gigabytes())
-        for key, (runner, count) in engines.items():
+        for key, (runner, count, synthetic, labels) in engines.items():
             update, _ = timed(runner.train, synthetic, labels, UPDATES)
             ballot, _ = timed(runner.ballots, synthetic, labels)
             times[key].append((update / UPDATES / count, ballot / count))
@@ -183,7 +193,7 @@ def rest_of_a_step(shape: tuple[int, int, int], classes: int, repeats: int) -> d
     topagg = TopAgg(ballot=ballot, n_teachers=all_, sigma=SIGMA, quorum=0.7)
     found = []
     for repeat in range(repeats + 1):
-        synthetic = student.propose(shown, step=repeat)
+        propose, synthetic = timed(student.propose, shown, step=repeat)
         train, _ = timed(ours.train, synthetic, shown, UPDATES)
         gradients, _ = timed(ours.ballots, synthetic, shown)
         asked, tally = timed(
@@ -201,8 +211,10 @@ def rest_of_a_step(shape: tuple[int, int, int], classes: int, repeats: int) -> d
         direction = torch.from_numpy(topagg.direction(release)).view_as(synthetic)
         follow, _ = timed(student.follow, direction, step_size=0.1, updates=5)
         teachers = (train + gradients) / few * all_
-        rest = voting / few * all_ + noise + follow
-        found.append((rest / (rest + teachers), voting / few * all_, noise, follow, teachers))
+        rest = voting / few * all_ + noise + propose + follow
+        found.append(
+            (rest / (rest + teachers), voting / few * all_, noise, propose + follow, teachers)
+        )
     share, votes, noise, follow, teachers = (median(x) for x in zip(*found[1:], strict=True))
     return {
         "shape": list(shape),
@@ -215,7 +227,7 @@ def colour(name: str, repeats: int) -> dict[str, Any]:
     """What a teacher costs on 64x64 colour images, and what 100,000 of them would need."""
     count = 24 if name == "reference" else 200
     images, labels, synthetic, shown = data(count, COLOUR, FACES)
-    ours = Ours(name, images, labels, FACES, name == "compact")
+    ours = Ours(name, images, labels, FACES, name == "compact", torch.bfloat16)
     steps = []
     for _ in range(repeats + 1):
         train, _ = timed(ours.train, synthetic, shown, UPDATES)
@@ -251,7 +263,10 @@ def growth(counts: list[int]) -> Iterator[dict[str, Any]]:
 
 def _in_own_process(*arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "datalens.workflows.bench.speed", *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        raise DataLensError(f"measuring {' '.join(arguments)} failed ({last}); use fewer teachers.")
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
@@ -291,9 +306,12 @@ def run(
     say("64x64 colour images")
     coloured = [colour(name, repeats) for name in ("reference", "compact")]
     grown = []
-    for row in growth(grow):
-        say(f"{row['teachers']} teachers: {row['step_seconds']:.1f} s a step")
-        grown.append(row)
+    try:
+        for row in growth(grow):
+            say(f"{row['teachers']} teachers: {row['step_seconds']:.1f} s a step")
+            grown.append(row)
+    except DataLensError as error:  # too many for this machine: what is known is kept
+        say(str(error))
     return {
         "setting": {"shard": SHARD, "batch": BATCH, "updates": UPDATES, "repeats": repeats},
         "machine": description() | figures,

@@ -5,7 +5,6 @@ from typing import Any
 from rich.table import Table
 
 Rows = tuple[list[str], list[list[str]]]
-NAMES = {"loop": "loop", "vmap": "vmap", "ours": "ours"}
 
 
 def speed_tables(result: dict[str, Any]) -> dict[str, Rows]:
@@ -26,7 +25,7 @@ def speed_tables(result: dict[str, Any]) -> dict[str, Rows]:
             [
                 [
                     row["discriminator"],
-                    NAMES[row["engine"]],
+                    row["engine"],
                     f"{row['update_ms']:.3f}",
                     f"{row['ballot_ms']:.3f}",
                     f"{row['step_ms']:.2f}",

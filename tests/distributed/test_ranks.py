@@ -41,6 +41,36 @@ def test_traffic_is_what_was_on_the_way() -> None:
     assert [r.traffic["votes"] for r in ranks] == [2 * 805, 805, 805]
 
 
+class Adding:
+    """What torch.distributed does, between threads."""
+
+    def __init__(self, size: int) -> None:
+        self.parts: list[np.ndarray] = []
+        self.all_there = threading.Barrier(size)
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        self.parts.append(values)
+        self.all_there.wait(10)
+        return np.sum(self.parts, axis=0)
+
+
+def test_sums_by_a_group_are_the_same_and_count_as_traffic() -> None:
+    ranks, adding = linked(3), Adding(3)
+    for rank in ranks:
+        rank._group = adding  # type: ignore[assignment]
+    found = together(ranks, lambda r: r.add("votes/7", np.full(100, r.rank), np.ndarray.tobytes))
+    assert found == [np.full(100, 3).tobytes()] * 3
+    assert [r.traffic["votes"] for r in ranks] == [2 * 1600, 1600, 1600]
+
+
+def test_a_sum_of_another_size_is_named() -> None:
+    ranks, adding = linked(2), Adding(2)
+    for rank in ranks:
+        rank._group = adding  # type: ignore[assignment]
+    errors = together(ranks, lambda r: r.add("votes", np.zeros(1 + r.rank, np.int64), bytes))
+    assert all("differ in the size of votes" in str(error) for error in errors)
+
+
 def test_those_who_differ_are_named() -> None:
     def work(ranks: Ranks) -> None:
         ranks.agree("the data", "this" if ranks.rank in (0, 2) else "that")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,9 +11,6 @@ from torch import Generator, Tensor
 from datalens.ensemble.adam import Adam
 from datalens.ensemble.discriminator import Discriminator, Parameters, PerThread, Shown
 from datalens.ensemble.stacked import KERNEL, convolve, halved, linear, one_hot
-
-if TYPE_CHECKING:
-    from datalens.ensemble.compact_cpu import Memory, Net
 
 WIDEST = 1024
 """Numbers the hidden layer reads at most: larger images are convolved down first."""
@@ -89,7 +86,13 @@ class Compact(Discriminator):
 
     def prepare(self, images: Tensor, dtype: torch.dtype) -> Any:
         images = super().prepare(images, dtype)
-        return images.flatten(1, 3).numpy() if self._quick(images) else images
+        if not self._quick(images):
+            return images
+        if not self._convolves:
+            return images.flatten(1, 3).numpy()
+        from datalens.ensemble.tower_cpu import cut, layers_of
+
+        return cut(images.numpy(), layers_of(self.layout, self.shape))
 
     def learn(
         self,
@@ -102,43 +105,59 @@ class Compact(Discriminator):
     ) -> None:
         if not self._quick(adam.weights):
             return super().learn(adam, block, images, shown, real, weight)
-        from datalens.ensemble.compact_cpu import learn
+        from datalens.ensemble import compact_cpu, tower_cpu
 
-        net, memory = self._memory(images, [which for which, _ in shown])
         teachers = block.stop - block.start
         labels = torch.cat([y.expand(teachers, -1) for _, y in shown], dim=1).numpy()
-        p, m, v = (array[block] for array in adam.arrays or ())
+        state = [array[block] for array in adam.arrays or ()]
         constants = adam.constants(int(adam.steps[block.start]) + 1)
-        aims = (real.numpy(), weight.numpy())
-        learn(net, memory, tuple(images), labels, *aims, p, m, v, constants, adam.packed)
+        rest = (tuple(images), labels, real.numpy(), weight.numpy(), *state, constants, adam.packed)
+        net, memory, layers, tower = self._memory([(n, y.shape[-1]) for n, y in shown])
+        if self._convolves:
+            tower_cpu.learn(net, memory, layers, tower, *rest)
+        else:
+            compact_cpu.learn(net, memory, *rest)
         adam.steps[block] += 1
         return None
 
     def realism(self, rows: Tensor, images: Any, labels: Tensor) -> Tensor:
         if not self._quick(rows):
             return super().realism(rows, images, labels)
-        from datalens.ensemble.compact_cpu import realism
+        from datalens.ensemble import compact_cpu, tower_cpu
 
         c, h, w = self.shape
-        net, memory = self._memory([images], [0])
-        found = torch.empty(len(rows), c * h * w, len(labels))
-        realism(net, memory, (images,), labels.numpy(), rows.numpy(), found.numpy())
-        return found.view(len(rows), h, c, w, -1)
+        net, memory, layers, tower = self._memory([(0, len(labels))])
+        found = torch.empty(len(rows), h, c, w, len(labels))
+        if self._convolves:
+            order = tower_cpu.first_order(layers)
+            rest = (labels.numpy(), rows.numpy(), found.numpy())
+            tower_cpu.realism(net, memory, layers, tower, (images,), order, *rest)
+        else:
+            rest = (labels.numpy(), rows.numpy(), found.flatten(1, 3).numpy())
+            compact_cpu.realism(net, memory, (images,), *rest)
+        return found
 
-    def _memory(self, images: Sequence[Any], which: Sequence[int]) -> "tuple[Net, Memory]":
-        """What this thread computes in."""
-        from datalens.ensemble.compact_cpu import memory_for, net_of
+    def _memory(self, shown: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
+        """What this thread computes in, for batches that show (which images, how many)."""
+        from datalens.ensemble import compact_cpu, tower_cpu
 
-        sizes = (*(x.shape[-1] for x in images), -1, *which)
-        own = self._own.kept
-        if sizes not in own:
-            net = net_of(self.layout)
-            counts = [x.shape[-1] for x in images]
-            own[sizes] = net, memory_for(net, self.layout.size, counts, which)
-        return own[sizes]
+        key, own = tuple(shown), self._own.kept
+        if key not in own:
+            net = compact_cpu.net_of(self.layout)
+            sizes = [m for _, m in sorted(dict(shown).items())]
+            which = [n for n, _ in shown]
+            memory = compact_cpu.memory_for(net, self.layout.size, sizes, which)
+            layers = tower_cpu.layers_of(self.layout, self.shape)
+            tower = tower_cpu.towers_for(net, layers, sizes) if layers else ()
+            own[key] = net, memory, layers, tower
+        found: tuple[Any, ...] = own[key]
+        return found
+
+    @property
+    def _convolves(self) -> bool:
+        """Whether images are too large for the hidden layer to read as they are."""
+        return "conv1.weight" in self.layout.shapes
 
     def _quick(self, tensor: Tensor) -> bool:
         """Whether there are compiled loops for it."""
-        plain = "conv1.weight" not in self.layout.shapes
-        whole = tensor.dtype == self.precision == torch.float32
-        return plain and whole and tensor.device.type == "cpu"
+        return tensor.device.type == "cpu" and tensor.dtype == self.precision == torch.float32

@@ -1,4 +1,7 @@
-"""The compact discriminator on a CPU, for images that need no convolution: one call a block."""
+"""The compact discriminator on a CPU: one compiled call a block.
+
+Larger images are convolved first: see ``tower_cpu``.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -40,7 +43,8 @@ def net_of(layout: Layout) -> Net:
     hidden, inputs = layout.shapes["hidden.weight"]
     classes = layout.shapes["head.weight"][1]
     places = {name.replace(".", "_"): at for name, (at, _) in layout.places.items()}
-    return Net(hidden=hidden, inputs=inputs, classes=classes, **places)
+    own = {name: at for name, at in places.items() if name in Net._fields}
+    return Net(hidden=hidden, inputs=inputs, classes=classes, **own)
 
 
 def memory_for(net: Net, size: int, sizes: Sequence[int], which: Sequence[int]) -> Memory:
@@ -70,22 +74,28 @@ def learn(net, memory, images, labels, real, weight, p, m, v, constants, packed)
         forward(net, memory, images, t, labels[t], p[t])
         slope = (loops.sigmoid(memory.logits) - real) * weight
         to_hidden(net, memory, labels[t], p[t], slope, g)
-        begin = 0
-        total = memory.z.shape[1]
-        for which in range(len(images)):
-            own = images[which][min(t, len(images[which]) - 1)]
-            count = own.shape[1]
-            product(
-                net.hidden, net.inputs, count,
-                memory.by_z.reshape(-1), begin, total, False,
-                own.reshape(-1), 0, count, True,
-                0 if which == 0 else 1, g, net.hidden_weight, net.inputs,
-            )  # fmt: skip
-            begin += count
+        to_weight(net, memory, images, t, g)
         if packed:
             loops.adam_packed(p[t], g, m[t], v[t], constants)
         else:
             loops.adam(p[t], g, m[t], v[t], constants)
+
+
+@compiled
+def to_weight(net, memory, images, t, g):
+    """The derivative by the hidden layer's weights, to ``g``."""
+    begin = 0
+    total = memory.z.shape[1]
+    for which in range(len(images)):
+        own = images[which][min(t, len(images[which]) - 1)]
+        count = own.shape[1]
+        product(
+            net.hidden, net.inputs, count,
+            memory.by_z.reshape(-1), begin, total, False,
+            own.reshape(-1), 0, count, True,
+            0 if which == 0 else 1, g, net.hidden_weight, net.inputs,
+        )  # fmt: skip
+        begin += count
 
 
 @compiled

@@ -15,7 +15,7 @@ from typing import Any
 from numba import njit
 from numba.core import config as numba_config
 
-SOURCES = ("blas", "compact_cpu", "compiling", "loops", "reference_cpu")
+SOURCES = ("blas", "compact_cpu", "compiling", "loops", "reference_cpu", "tower_cpu")
 
 
 def compiled(function: Callable[..., Any]) -> Any:

@@ -50,7 +50,8 @@ class Side(NamedTuple):
     order: Integers
     """(outputs,): the number an output has if outputs stand in split order."""
     taps: Integers
-    """(5, 3): where the tap's stretch begins among outputs, among split inputs, and its length."""
+    """(5, 4): where the tap's stretch begins among outputs, among split inputs, its length, and
+    which input comes first."""
     kind: Integers
     """(outputs,): outputs of one kind have the same taps inside the image."""
     inside: Floats
@@ -63,12 +64,13 @@ def side(size: int) -> Side:
     total = max((outputs - 1) * STRIDE + KERNEL - size, 0)
     before = total // 2
     evens = -(-size // 2)
-    taps = np.zeros((KERNEL, 3), dtype=np.int64)
+    taps = np.zeros((KERNEL, 4), dtype=np.int64)
     seen = np.zeros((outputs, KERNEL), dtype=np.float32)
     for j in range(KERNEL):
         reached = [o for o in range(outputs) if 0 <= STRIDE * o + j - before < size]
         first = STRIDE * reached[0] + j - before
-        taps[j] = reached[0], first // 2 + (evens if first % 2 else 0), len(reached)
+        split = first // 2 + (evens if first % 2 else 0)
+        taps[j] = reached[0], split, len(reached), first
         seen[reached, j] = 1
     inside, kind = np.unique(seen, axis=0, return_inverse=True)
     places = np.arange(outputs)
@@ -194,11 +196,23 @@ def gather_planes(by_planes, kind, order, labels, by_table):
 
 
 @compiled
-def rectify_and_cut(x, planes, kind, taps, m, features, cut):
+def _stretch(tap, piece, m, split):
+    """Where a stretch begins among outputs and among inputs, and its length, in numbers.
+
+    In split order a tap has one stretch, else one for each output.
+    """
+    if split:
+        return tap[0] * m, tap[1] * m, tap[2] * m
+    return (tap[0] + piece) * m, (tap[3] + STRIDE * piece) * m, m
+
+
+@compiled
+def rectify_and_cut(x, planes, kind, taps, m, split, features, cut):
     """From the first layer's sums to what the second one's kernel reads.
 
     ``features`` (h, channels, w * m) become the rectified sum of ``x`` and the label planes, and
-    are cut into ``cut`` (h, 5, channels, outputs * m), which holds zeros elsewhere.
+    are cut into ``cut`` (h, 5, channels, outputs * m), which holds zeros elsewhere. ``split`` says
+    in which order the columns of ``x`` stand.
     """
     h, channels, width = x.shape
     planes = planes.reshape(-1, channels, width)
@@ -209,15 +223,16 @@ def rectify_and_cut(x, planes, kind, taps, m, features, cut):
                 v = plain[n] + plane[n]
                 row[n] = v if v > 0 else SLOPE * v
             for j in range(KERNEL):
-                first, begin, count = taps[j, 0] * m, taps[j, 1] * m, taps[j, 2] * m
-                target = cut[y, j, k][first : first + count]
-                source = row[begin : begin + count]
-                for n in range(count):
-                    target[n] = source[n]
+                for piece in range(1 if split else taps[j, 2]):
+                    first, begin, count = _stretch(taps[j], piece, m, split)
+                    target = cut[y, j, k][first : first + count]
+                    source = row[begin : begin + count]
+                    for n in range(count):
+                        target[n] = source[n]
 
 
 @compiled
-def uncut_and_unrectify(met, features, kind, taps, m, by_x, by_planes):
+def uncut_and_unrectify(met, features, kind, taps, m, split, by_x, by_planes):
     """The way back of ``rectify_and_cut``; ``by_planes`` is summed over the rows of a kind."""
     h, channels, width = features.shape
     by_planes = by_planes.reshape(-1, channels, width)
@@ -228,11 +243,9 @@ def uncut_and_unrectify(met, features, kind, taps, m, by_x, by_planes):
             for n in range(width):
                 row[n] = 0
             for j in range(KERNEL):
-                first, begin, count = taps[j, 0] * m, taps[j, 1] * m, taps[j, 2] * m
-                target = row[begin : begin + count]
-                source = met[y, j, k][first : first + count]
-                for n in range(count):
-                    target[n] += source[n]
+                for piece in range(1 if split else taps[j, 2]):
+                    first, begin, count = _stretch(taps[j], piece, m, split)
+                    _add(row[begin : begin + count], met[y, j, k][first : first + count])
             for n in range(width):
                 v = row[n] if feature[n] > 0 else SLOPE * row[n]
                 row[n] = v

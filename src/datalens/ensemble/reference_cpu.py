@@ -226,6 +226,7 @@ def forward(net, memory, images, labels, p):
             net.rows1.kind,
             net.columns2.taps,
             m,
+            True,
             batch.features,
             batch.cut,
         )
@@ -401,6 +402,7 @@ def to_first(net, memory, labels, batch, p, by_scale, by_shift):
         net.rows1.kind,
         net.columns2.taps,
         m,
+        True,
         batch.by_first,
         batch.planes1,
     )

@@ -28,7 +28,8 @@ types: $(READY)
 slow: $(READY)  ## Real data and long runs.
 	$(BIN)/python -m pytest -q -m slow
 
-bench: $(READY)
+bench: $(READY)  ## Speed and utility, one table each.
+	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/utility.py --epsilons 10
 
 clean:

@@ -37,6 +37,7 @@ def test_every_engine_learns(engine: str, name: str) -> None:
     runner, synthetic, labels = speed.make(engine, name, 2)
     parameters = {
         "loop": lambda: next(iter(runner.modules[0].parameters())),
+        "loop, 1 thread": lambda: next(iter(runner.modules[0].parameters())),
         "vmap": lambda: next(iter(runner.params.values())),
         "ours": lambda: runner.teachers.adam.weights,
     }[engine]

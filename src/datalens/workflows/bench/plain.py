@@ -1,6 +1,7 @@
 """Teachers as one would write them first: a module each, in a loop; and the same under vmap."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import ceil
 from typing import Any
 
@@ -89,6 +90,28 @@ class Loop:
 
     def _wrong(self, t: int) -> Tensor | None:
         return (self.labels[t] + 1) % self.n_classes if self.mismatch else None
+
+
+class LoopOnOneThread(Loop):
+    """The same with each operation on one thread: small ones are often quicker so."""
+
+    def train(self, synthetic: Tensor, labels: Tensor, updates: int) -> None:
+        with one_thread():
+            super().train(synthetic, labels, updates)
+
+    def ballots(self, synthetic: Tensor, labels: Tensor) -> None:
+        with one_thread():
+            super().ballots(synthetic, labels)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Vmapped:

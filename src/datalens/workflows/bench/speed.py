@@ -24,11 +24,11 @@ from datalens.mechanism.topagg import TopAgg
 from datalens.student import Generator, Student
 from datalens.synthesizers.voting import count_votes
 from datalens.workflows.bench.machine import Machine, description, peak_mib, timed
-from datalens.workflows.bench.plain import Loop, Vmapped
+from datalens.workflows.bench.plain import Loop, LoopOnOneThread, Vmapped
 
 SHAPE, CLASSES, SHARD, BATCH, UPDATES = (1, 28, 28), 10, 15, 15, 2
 COLOUR, FACES = (3, 64, 64), 3
-ENGINES = ("loop", "vmap", "ours")
+ENGINES = ("loop", "loop, 1 thread", "vmap", "ours")
 SIGMA = 5000.0
 MANY = 100_000
 
@@ -106,7 +106,8 @@ def data(n_teachers: int, shape: tuple[int, int, int], classes: int) -> tuple[Te
 
 def make(engine: str, name: str, n_teachers: int) -> tuple[Any, Tensor, Tensor]:
     images, labels, synthetic, shown = data(n_teachers, SHAPE, CLASSES)
-    kind = {"loop": Loop, "vmap": Vmapped, "ours": Ours}[engine]
+    kinds = {"loop": Loop, "loop, 1 thread": LoopOnOneThread, "vmap": Vmapped, "ours": Ours}
+    kind = kinds[engine]
     mismatch = name == "compact"  # as it trains unless told
     return kind(name, images, labels, CLASSES, mismatch), synthetic, shown
 
@@ -166,11 +167,12 @@ def compare(
 
 
 def conclusions(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The ratios that the targets are about; each from one run, side by side."""
+    """The ratios that the targets are about; the loop is the faster one of the two."""
     by = {(row["discriminator"], row["engine"]): row for row in rows}
     ours, compact = by["reference", "ours"], by["compact", "ours"]
+    loop = min(by["reference", engine]["step_ms"] for engine in ENGINES if "loop" in engine)
     return {
-        "reference_times_faster_than_loop": by["reference", "loop"]["step_ms"] / ours["step_ms"],
+        "reference_times_faster_than_loop": loop / ours["step_ms"],
         "reference_times_faster_than_vmap": by["reference", "vmap"]["step_ms"] / ours["step_ms"],
         "reference_times_the_limit": ours["step_ms"] / ours["limit_ms"],
         "reference_times_the_limit_with_a_pass_per_update": ours["step_ms"]

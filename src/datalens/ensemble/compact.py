@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from datalens.ensemble.adam import Adam
-from datalens.ensemble.discriminator import Discriminator, Parameters, PerThread, Shown
+from datalens.ensemble.discriminator import Discriminator, Parameters, Shown
 from datalens.ensemble.stacked import KERNEL, convolve, halved, linear, one_hot
 
 WIDEST = 1024
@@ -30,16 +30,6 @@ class Compact(Discriminator):
     name = "compact"
     mismatch = True
     block_numbers = 1_500_000
-
-    def __init__(
-        self,
-        shape: tuple[int, int, int],
-        n_classes: int,
-        *,
-        precision: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__(shape, n_classes, precision=precision)
-        self._own = PerThread()
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         c, h, w = self.shape

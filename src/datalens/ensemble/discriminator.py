@@ -65,6 +65,7 @@ class Discriminator(ABC):
         self.n_classes = n_classes
         self.precision = precision
         self.layout = Layout(self.parameter_shapes())
+        self._own = PerThread()
 
     @abstractmethod
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:

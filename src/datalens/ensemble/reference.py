@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from datalens.ensemble.adam import Adam
-from datalens.ensemble.discriminator import Discriminator, Parameters, PerThread, Shown
+from datalens.ensemble.discriminator import Discriminator, Parameters, Shown
 from datalens.ensemble.stacked import (
     KERNEL,
     batch_norm,
@@ -45,16 +45,6 @@ class Reference(Discriminator):
     name = "reference"
     mismatch = False
     smallest_batch = 2
-
-    def __init__(
-        self,
-        shape: tuple[int, int, int],
-        n_classes: int,
-        *,
-        precision: torch.dtype = torch.float32,
-    ) -> None:
-        super().__init__(shape, n_classes, precision=precision)
-        self._own = PerThread()
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         c, h, w = self.shape

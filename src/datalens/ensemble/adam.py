@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datalens.ensemble import loops
+from datalens.ensemble.adam_cpu import adam, adam_packed
 
 EPSILON = 1e-8
 
@@ -75,7 +75,7 @@ class Adam:
     def _step_compiled(self, rows: slice, gradient: Tensor, step: int) -> None:
         arrays = [array[rows].reshape(-1) for array in self.arrays or ()]
         p, m, v = arrays
-        kernel = loops.adam_packed if self.packed else loops.adam
+        kernel = adam_packed if self.packed else adam
         kernel(p, gradient.view(-1).numpy(), m, v, self.constants(step))
 
     def constants(self, step: int) -> tuple[Any, ...]:

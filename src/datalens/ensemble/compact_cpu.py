@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from datalens.ensemble import loops
+from datalens.ensemble.adam_cpu import adam, adam_packed
 from datalens.ensemble.blas import product
 from datalens.ensemble.compiling import compiled
 from datalens.ensemble.layout import Layout
@@ -76,9 +77,9 @@ def learn(net, memory, images, labels, real, weight, p, m, v, constants, packed)
         to_hidden(net, memory, labels[t], p[t], slope, g)
         to_weight(net, memory, images, t, g)
         if packed:
-            loops.adam_packed(p[t], g, m[t], v[t], constants)
+            adam_packed(p[t], g, m[t], v[t], constants)
         else:
-            loops.adam(p[t], g, m[t], v[t], constants)
+            adam(p[t], g, m[t], v[t], constants)
 
 
 @compiled

@@ -15,7 +15,16 @@ from typing import Any
 from numba import njit
 from numba.core import config as numba_config
 
-SOURCES = ("blas", "compact_cpu", "compiling", "loops", "reference_cpu", "tower_cpu")
+SOURCES = (
+    "adam_cpu",
+    "blas",
+    "compact_cpu",
+    "compiling",
+    "convolutions_cpu",
+    "loops",
+    "reference_cpu",
+    "tower_cpu",
+)
 
 
 def compiled(function: Callable[..., Any]) -> Any:

@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from datalens.ensemble import compact_cpu, loops
+from datalens.ensemble.adam_cpu import adam, adam_packed
 from datalens.ensemble.blas import product
 from datalens.ensemble.compact_cpu import Net
 from datalens.ensemble.compiling import compiled
+from datalens.ensemble.convolutions_cpu import convolve, to_kernel, turn, unconvolve
 from datalens.ensemble.layout import Layout
 from datalens.ensemble.loops import KERNEL, SLOPE, Floats, Integers, Side, side, zeros
-from datalens.ensemble.reference_cpu import convolve, to_kernel, turn, unconvolve
 
 
 class Layer(NamedTuple):
@@ -134,9 +135,9 @@ def learn(net, memory, layers, tower, images, labels, real, weight, p, m, v, con
             descend(layers, towers[which], own, p[t], g)
             begin += seen[which].shape[2]
         if packed:
-            loops.adam_packed(p[t], g, m[t], v[t], constants)
+            adam_packed(p[t], g, m[t], v[t], constants)
         else:
-            loops.adam(p[t], g, m[t], v[t], constants)
+            adam(p[t], g, m[t], v[t], constants)
 
 
 @compiled

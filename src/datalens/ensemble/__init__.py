@@ -1,4 +1,4 @@
-"""Shards to gradients: all teachers as stacked tensors."""
+"""Shards to gradients: all teachers, in blocks, on threads and over ranks."""
 
 from datalens.ensemble.compact import Compact
 from datalens.ensemble.discriminator import Discriminator

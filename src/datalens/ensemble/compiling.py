@@ -22,6 +22,7 @@ SOURCES = (
     "compiling",
     "convolutions_cpu",
     "loops",
+    "planes_cpu",
     "reference_cpu",
     "tower_cpu",
 )

@@ -110,87 +110,13 @@ def uncut_images(met, order, before, images):
                 for o in range(len(order)):
                     x = STRIDE * o + j - before
                     if 0 <= x < w:
-                        _add(images[y, k, x], met[y, j, k, order[o]])
+                        add(images[y, k, x], met[y, j, k, order[o]])
 
 
 @compiled
-def _add(target, source):
+def add(target, source):
     for n in range(len(target)):
         target[n] += source[n]
-
-
-@compiled
-def class_planes(weight, bias, rows, columns, table):
-    """What constant label planes add to a convolution, for each kind of output and each class.
-
-    ``weight`` is (5, 5, out, classes), ``table`` (row kinds, column kinds, out, classes): a class's
-    weights, summed over the taps that lie inside the image, and the bias.
-    """
-    kinds, others, outs, classes = table.shape
-    taps = weight.reshape(KERNEL, KERNEL, outs * classes)
-    across = np.empty((KERNEL, outs * classes), dtype=np.float32)
-    for r in range(kinds):
-        across[:] = 0
-        for i in range(KERNEL):
-            if rows[r, i] > 0:
-                for j in range(KERNEL):
-                    _add(across[j], taps[i, j])
-        for c in range(others):
-            for o in range(outs):
-                table[r, c, o] = bias[o]
-            for j in range(KERNEL):
-                if columns[c, j] > 0:
-                    _add(table[r, c].reshape(-1), across[j])
-
-
-@compiled
-def class_planes_back(by_table, rows, columns, weight, bias):
-    """The derivative by weights and bias, from the one by the table of ``class_planes``."""
-    kinds, others, outs, classes = by_table.shape
-    taps = weight.reshape(KERNEL, KERNEL, outs * classes)
-    across = np.empty((KERNEL, outs * classes), dtype=np.float32)
-    taps[:] = 0
-    bias[:] = 0
-    for r in range(kinds):
-        across[:] = 0
-        for c in range(others):
-            for o in range(outs):
-                bias[o] += by_table[r, c, o].sum()
-            for j in range(KERNEL):
-                if columns[c, j] > 0:
-                    _add(across[j], by_table[r, c].reshape(-1))
-        for i in range(KERNEL):
-            if rows[r, i] > 0:
-                for j in range(KERNEL):
-                    _add(taps[i, j], across[j])
-
-
-@compiled
-def spread_planes(table, kind, order, labels, planes):
-    """The table for every column and image of a row: (row kinds, out, columns, images)."""
-    kinds, _, outs, _ = table.shape
-    for r in range(kinds):
-        for o in range(outs):
-            for x in range(len(kind)):
-                target, source = planes[r, o, order[x]], table[r, kind[x], o]
-                for n in range(len(labels)):
-                    target[n] = source[labels[n]]
-
-
-@compiled
-def gather_planes(by_planes, kind, order, labels, by_table):
-    """The way back of ``spread_planes``, added to ``by_table``."""
-    kinds, others, outs, _ = by_table.shape
-    of_kind = np.empty((others, len(labels)), dtype=np.float32)
-    for r in range(kinds):
-        for o in range(outs):
-            of_kind[:] = 0
-            for x in range(len(kind)):
-                _add(of_kind[kind[x]], by_planes[r, o, order[x]])
-            for c in range(others):
-                target, source = by_table[r, c, o], of_kind[c]
-                for n in range(len(labels)):
-                    target[labels[n]] += source[n]
 
 
 @compiled
@@ -243,7 +169,7 @@ def uncut_and_unrectify(met, features, kind, taps, m, split, by_x, by_planes):
             for j in range(KERNEL):
                 for piece in range(1 if split else taps[j, 2]):
                     first, begin, count = _stretch(taps[j], piece, m, split)
-                    _add(row[begin : begin + count], met[y, j, k][first : first + count])
+                    add(row[begin : begin + count], met[y, j, k][first : first + count])
             for n in range(width):
                 v = row[n] if feature[n] > 0 else SLOPE * row[n]
                 row[n] = v
@@ -255,7 +181,7 @@ def _total(lanes):
     """The sum of (w, m), which is used up: lane by lane first, as vector instructions like it."""
     first = lanes[0]
     for column in range(1, len(lanes)):
-        _add(first, lanes[column])
+        add(first, lanes[column])
     total = np.float32(0)
     for n in range(len(first)):
         total += first[n]

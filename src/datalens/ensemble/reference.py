@@ -22,7 +22,7 @@ from datalens.ensemble.stacked import (
 )
 
 if TYPE_CHECKING:
-    from datalens.ensemble.reference_cpu import Memory, Net
+    from datalens.ensemble.reference_memory import Memory, Net
 
 CHANNELS = 32
 HIDDEN = 256
@@ -147,7 +147,7 @@ class Reference(Discriminator):
 
     def _memory(self, shown: Shown) -> "tuple[Net, Memory]":
         """What this thread computes in."""
-        from datalens.ensemble.reference_cpu import memory_for, net_of
+        from datalens.ensemble.reference_memory import memory_for, net_of
 
         sizes = tuple((which, labels.shape[-1]) for which, labels in shown)
         own = self._own.kept

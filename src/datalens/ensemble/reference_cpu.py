@@ -4,8 +4,7 @@ One teacher at a time, so that its activations stay in the cache; all memory but
 used again for the next one. Nothing here holds Python's lock, so that threads run side by side.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,148 +13,13 @@ from datalens.ensemble.adam_cpu import adam, adam_packed
 from datalens.ensemble.blas import product
 from datalens.ensemble.compiling import compiled
 from datalens.ensemble.convolutions_cpu import convolve, to_kernel, turn, unconvolve
-from datalens.ensemble.layout import Layout
-from datalens.ensemble.loops import KERNEL, Floats, Integers, Side, side, zeros
-
-
-class Net(NamedTuple):
-    """Sizes, and where in a teacher's row each parameter begins."""
-
-    channels: int
-    first: int
-    second: int
-    hidden: int
-    classes: int
-    inputs: int
-    """Of the hidden layer, classes included."""
-    rows1: Side
-    columns1: Side
-    rows2: Side
-    columns2: Side
-    conv1_weight: int
-    conv1_labels: int
-    conv1_bias: int
-    conv2_weight: int
-    conv2_labels: int
-    conv2_bias: int
-    norm2_scale: int
-    norm2_shift: int
-    hidden_bias: int
-    norm3_scale: int
-    norm3_shift: int
-    out_weight: int
-    out_bias: int
-    hidden_weight: int
-
-
-def net_of(layout: Layout, shape: tuple[int, int, int], n_classes: int) -> Net:
-    channels, h, w = shape
-    rows, columns = side(h), side(w)
-    hidden, inputs = layout.shapes["hidden.weight"]
-    places = {name.replace(".", "_"): at for name, (at, _) in layout.places.items()}
-    return Net(
-        channels=channels,
-        first=layout.shapes["conv1.weight"][0],
-        second=layout.shapes["conv2.weight"][0],
-        hidden=hidden,
-        classes=n_classes,
-        inputs=inputs,
-        rows1=rows,
-        columns1=columns,
-        rows2=side(rows.outputs),
-        columns2=side(columns.outputs),
-        **places,
-    )
-
-
-class Batch(NamedTuple):
-    """Memory for one batch of m images on its way through the first two layers, and back."""
-
-    which: int
-    """Of the image sets, the one it shows."""
-    place: int
-    """Where its images stand among all."""
-    planes1: Floats
-    planes2: Floats
-    features: Floats
-    cut: Floats
-    centred: Floats
-    inverse: Floats
-    by_second: Floats
-    met: Floats
-    by_first: Floats
-
-
-class Memory(NamedTuple):
-    """What a thread needs to run a teacher's network over some batches."""
-
-    batches: tuple[Batch, ...]
-    sums: tuple[Floats, ...]
-    """The first layer's, before labels, for each set of images."""
-    places: Integers
-    table1: Floats
-    table2: Floats
-    turned1: tuple[Floats, Floats]
-    turned2: tuple[Floats, Floats]
-    seen: Floats
-    by_seen: Floats
-    z: Floats
-    by_z: Floats
-    last: Floats
-    inverse3: Floats
-    logits: Floats
-    by_image: Floats
-    gradient: Floats
-
-
-def memory_for(net: Net, size: int, shown: Sequence[tuple[int, int]]) -> Memory:
-    """For batches that show (which images, how many); ``size`` is that of a teacher's row."""
-
-    def turned(channels: int, outs: int) -> tuple[Floats, Floats]:
-        return zeros(KERNEL * channels, 3 * outs), zeros(KERNEL * channels, 2 * outs)
-
-    rows1, columns1, rows2, columns2 = net.rows1, net.columns1, net.rows2, net.columns2
-    places = np.cumsum([0, *(m for _, m in shown)])
-    total = int(places[-1])
-    batches = []
-    for place, (which, m) in zip(places, shown, strict=False):
-        w1, w2 = columns1.outputs * m, columns2.outputs * m
-        batches.append(
-            Batch(
-                which=which,
-                place=int(place),
-                planes1=zeros(len(rows1.inside), net.first, columns1.outputs, m),
-                planes2=zeros(len(rows2.inside), net.second, columns2.outputs, m),
-                features=zeros(rows1.outputs, net.first, w1),
-                cut=zeros(rows2.size, KERNEL, net.first, w2),
-                centred=zeros(rows2.outputs, net.second, columns2.outputs, m),
-                inverse=zeros(net.second),
-                by_second=zeros(rows2.outputs, net.second, columns2.outputs, m),
-                met=zeros(rows2.size, KERNEL, net.first, w2),
-                by_first=zeros(rows1.outputs, net.first, w1),
-            )
-        )
-    sizes = dict(shown)
-    return Memory(
-        batches=tuple(batches),
-        sums=tuple(
-            zeros(rows1.outputs, net.first, columns1.outputs * m) for _, m in sorted(sizes.items())
-        ),
-        places=places,
-        table1=zeros(len(rows1.inside), len(columns1.inside), net.first, net.classes),
-        table2=zeros(len(rows2.inside), len(columns2.inside), net.second, net.classes),
-        turned1=turned(net.channels, net.first),
-        turned2=turned(net.first, net.second),
-        seen=zeros(net.inputs, total),
-        by_seen=zeros(net.inputs - net.classes, total),
-        z=zeros(net.hidden, total),
-        by_z=zeros(net.hidden, total),
-        last=zeros(net.hidden, total),
-        inverse3=zeros(len(shown), net.hidden),
-        logits=zeros(total),
-        by_image=zeros(rows1.size, KERNEL, net.channels, columns1.outputs * shown[0][1]),
-        gradient=zeros(size),
-    )
+from datalens.ensemble.loops import KERNEL, Floats, side, zeros
+from datalens.ensemble.planes_cpu import (
+    class_planes,
+    class_planes_back,
+    gather_planes,
+    spread_planes,
+)
 
 
 def cut(images: Any, scale: float) -> Floats:
@@ -195,14 +59,14 @@ def forward(net, memory, images, labels, p):
     """All logits. ``images`` are sets of them, as ``cut`` makes them."""
     n1, n2 = net.first * net.classes * 25, net.second * net.classes * 25
     nothing = np.zeros(net.second, dtype=np.float32)
-    loops.class_planes(
+    class_planes(
         p[net.conv1_labels : net.conv1_labels + n1],
         p[net.conv1_bias : net.conv1_bias + net.first],
         net.rows1.inside,
         net.columns1.inside,
         memory.table1,
     )
-    loops.class_planes(
+    class_planes(
         p[net.conv2_labels : net.conv2_labels + n2],
         nothing,
         net.rows2.inside,
@@ -219,9 +83,7 @@ def forward(net, memory, images, labels, p):
     for batch in memory.batches:
         m = batch.planes1.shape[3]
         own = labels[batch.place : batch.place + m]
-        loops.spread_planes(
-            memory.table1, net.columns1.kind, net.columns1.order, own, batch.planes1
-        )
+        spread_planes(memory.table1, net.columns1.kind, net.columns1.order, own, batch.planes1)
         loops.rectify_and_cut(
             memory.sums[batch.which],
             batch.planes1,
@@ -236,7 +98,7 @@ def forward(net, memory, images, labels, p):
         convolve(
             batch.cut, net.rows2, p, net.conv2_weight, batch.centred.reshape(rows, outs, w * m)
         )
-        loops.spread_planes(memory.table2, net.columns2.kind, natural, own, batch.planes2)
+        spread_planes(memory.table2, net.columns2.kind, natural, own, batch.planes2)
         loops.normalise(
             batch.centred,
             batch.planes2,
@@ -306,22 +168,20 @@ def to_parameters(net, memory, images, labels, p, slope, g):
         m = batch.planes1.shape[3]
         to_first(net, memory, labels, batch, p, by_scale2, by_shift2)
         own = labels[batch.place : batch.place + m]
-        loops.gather_planes(
-            batch.planes1, net.columns1.kind, net.columns1.order, own, memory.table1
-        )
-        loops.gather_planes(batch.planes2, net.columns2.kind, natural, own, memory.table2)
+        gather_planes(batch.planes1, net.columns1.kind, net.columns1.order, own, memory.table1)
+        gather_planes(batch.planes2, net.columns2.kind, natural, own, memory.table2)
         rows, outs, w, _ = batch.by_second.shape
         by_second = batch.by_second.reshape(rows, outs, w * m)
         to_kernel(batch.cut, net.rows2, by_second, g, net.conv2_weight)
         to_kernel(images[batch.which], net.rows1, batch.by_first, g, net.conv1_weight)
-    loops.class_planes_back(
+    class_planes_back(
         memory.table1,
         net.rows1.inside,
         net.columns1.inside,
         g[net.conv1_labels : net.conv1_labels + n1],
         g[net.conv1_bias : net.conv1_bias + net.first],
     )
-    loops.class_planes_back(
+    class_planes_back(
         memory.table2,
         net.rows2.inside,
         net.columns2.inside,

@@ -59,8 +59,8 @@ MODULES: dict[str, Callable[[tuple[int, int, int], int], nn.Module]] = {
 }
 
 
-class Loop:
-    """One teacher after another, each with a torch.optim.Adam of its own."""
+class Baseline:
+    """Shards, and a module for each."""
 
     def __init__(
         self, name: str, images: Tensor, labels: Tensor, n_classes: int, mismatch: bool
@@ -69,6 +69,13 @@ class Loop:
         self.n_classes = n_classes
         shape = (images.shape[2], images.shape[3], images.shape[4])
         self.modules = [MODULES[name](shape, n_classes) for _ in labels]
+
+
+class Loop(Baseline):
+    """One teacher after another, each with a torch.optim.Adam of its own."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.optimisers = [
             torch.optim.Adam(module.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=True)
             for module in self.modules
@@ -114,18 +121,14 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class Vmapped:
+class Vmapped(Baseline):
     """All teachers at once by torch.func.vmap, with one fused Adam over the stacked weights."""
 
-    def __init__(
-        self, name: str, images: Tensor, labels: Tensor, n_classes: int, mismatch: bool
-    ) -> None:
-        self.images, self.labels, self.mismatch = images, labels, mismatch
-        self.n_classes = n_classes
-        shape = (images.shape[2], images.shape[3], images.shape[4])
-        modules = [MODULES[name](shape, n_classes) for _ in labels]
-        self.module = modules[0]
-        self.params, _ = stack_module_state(modules)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.params, _ = stack_module_state(self.modules)
+        self.module, *_ = self.modules
+        self.modules = []  # their weights are in the stack
         self.optimiser = torch.optim.Adam(
             self.params.values(), lr=2e-4, betas=(0.5, 0.999), fused=True
         )

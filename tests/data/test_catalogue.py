@@ -203,6 +203,7 @@ def test_without_a_network_it_says_which_files_go_where(cache: Path, tmp_path: P
         gzip.compress(b"other content"),
         gzip.compress(SMALL["train-images-idx3-ubyte"])[:-9],
     ],
+    ids=["nothing", "a page", "another file", "a part"],  # a gzip's own bytes hold the time
 )
 @pytest.mark.usefixtures("small_mnist")
 def test_wrong_bytes_are_not_kept(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from datalens import DataLensError, Records
 from datalens.privacy.accountants import Charge, epsilon
+from datalens.privacy.ledger import Ledger
+from datalens.privacy.releases import Releases
 from datalens.privacy.verify import verify
 from datalens.synthesizers import METHODS, Synthesizer
 from datalens.synthesizers.session import Session, Silent, Stopped
@@ -120,8 +123,31 @@ def test_the_releases_are_all_that_leaves(method: str, tmp_path: Path) -> None:
 
 def test_without_replay_other_data_gives_another_generator(method: str) -> None:
     """The control of the test above: the records do matter."""
-    first, second = (make(method).fit(records(s), seed=1) for s in (0, 99))
+    first, second = (make(method).fit(records(s), seed=1, ledger=str(s)) for s in (0, 99))
     assert any(not np.array_equal(a, second._arrays()[n]) for n, a in first._arrays().items())
+
+
+def test_other_data_on_a_ledger_get_a_warning(method: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            make(method).fit(records(0), ledger="one")
+        make(method).fit(records(99), ledger="another")
+    with pytest.warns(UserWarning, match="ledger one has been used with other data"):
+        make(method).fit(records(99), ledger="one")
+
+
+def test_a_fit_that_breaks_off_keeps_its_charges_and_frees_the_rest(
+    method: str, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*words: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Releases, "_recall", broken)
+    with pytest.raises(KeyboardInterrupt):
+        make(method).fit(records(), ledger="mine")
+    (run,) = Ledger(own_home / "ledgers" / "mine.sqlite").standing().runs.values()
+    assert run.state == "ended" and run.committed == []
 
 
 class StopAfter(Silent):

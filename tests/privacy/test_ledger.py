@@ -12,7 +12,8 @@ from datalens.errors import DataLensError
 from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.noise import ExactNoise, Integers, Noise
 from datalens.privacy.accountants import Charge
-from datalens.privacy.ledger import GENESIS, AlreadySpent, BudgetExceeded, Ledger, ledger_path
+from datalens.privacy.chain import GENESIS, digest, link
+from datalens.privacy.ledger import AlreadySpent, BudgetExceeded, Ledger, ledger_path
 from datalens.privacy.releases import Releases
 
 COUNTS = ClassCounts(sigma=10.0, n_classes=3)
@@ -63,9 +64,9 @@ def test_a_settled_run_spends_no_more(ledger: Ledger) -> None:
 
 def test_rows_form_a_chain(ledger: Ledger) -> None:
     ledger.spend("run", "a", EVENT, count=1)
-    rows = ledger.rows("run")
-    assert rows[0]["previous"] == GENESIS
-    assert rows[1]["previous"] == rows[0]["hash"]
+    first, second = ledger.rows("run")
+    assert first.hash == link(GENESIS, digest("run", "reserve", first.text))
+    assert second.hash == link(first.hash, digest("run", "spend/a", second.text))
 
 
 def test_names_are_checked() -> None:
@@ -172,7 +173,7 @@ def test_nothing_is_released_when_the_budget_is_gone(ledger: Ledger) -> None:
     releases = desk(ledger, witness)  # type: ignore[arg-type]
     with pytest.raises(BudgetExceeded):
         releases.obtain("big", COUNTS, ones, count=6)
-    assert witness.charged == [] and not releases.folder.exists()
+    assert witness.charged == [] and not list(releases.folder.iterdir())
 
 
 def test_a_damaged_release_is_reported(ledger: Ledger) -> None:
@@ -185,5 +186,5 @@ def test_a_damaged_release_is_reported(ledger: Ledger) -> None:
 
 def test_the_extract_survives_json(ledger: Ledger) -> None:
     ledger.spend("run", "a", EVENT, count=2)
-    rows = json.loads(json.dumps(ledger.rows("run")))
+    rows = json.loads(json.dumps(ledger.extract("run")))
     assert Charge.from_json(rows[1]["body"]["charge"]) == Charge(event=EVENT, count=2)

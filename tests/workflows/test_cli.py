@@ -69,7 +69,8 @@ def test_the_whole_way(run: Any, tmp_path: Path) -> None:
         "internal",
     }
     assert run("verify", "r").code == 0
-    assert run("verify", "r/certificate.json", "--json").json == {"holds": True, "wrong": []}
+    told = run("verify", "r/certificate.json", "--json").json
+    assert told == {"holds": True, "wrong": [], "ledger": "digits"}
 
     assert run("sample", "r", "--count", 30, "--out", "s.npz").code == 0
     with np.load("s.npz") as drawn:
@@ -303,3 +304,68 @@ def test_a_stopped_run_goes_on_to_the_same_generator(
     assert again.code == 2 and "finished" in again.err
     lines = Path("r/log.jsonl").read_text().splitlines()
     assert len(lines) == 120
+
+
+def test_a_ledger_adds_up_its_runs_and_keeps_its_cap(run: Any, tmp_path: Path) -> None:
+    fit = ("fit", "digits", "--method", "class-gaussian")
+    assert "no ledger yet" in run("ledger").out
+    assert run("ledger", "digits", "--cap", "3").code == 0
+    assert run(*fit, "--epsilon", "2", "--out", tmp_path / "a").code == 0
+    told = run("ledger", "digits", "--json").json
+    assert told["cap"]["epsilon"] == 3 and 2 < told["cap"]["left"] < 2.1
+    assert told["epsilon"]["spent"] == pytest.approx(2, abs=1e-3)
+    refused = run(*fit, "--epsilon", "2.5", "--out", tmp_path / "b")
+    assert refused.code == 2 and "cap of epsilon 3" in refused.err
+    assert not (tmp_path / "b").exists()
+    assert run(*fit, "--epsilon", told["cap"]["left"], "--out", tmp_path / "b").code == 0
+    told = run("ledger", "digits", "--json").json
+    assert told["epsilon"]["spent"] == pytest.approx(3, abs=1e-3)
+    assert [entry["state"] for entry in told["runs"]] == ["ended", "ended"]
+    assert "all runs" in run("ledger", "digits").out
+    assert "digits: 2 runs" in run("ledger").out
+
+
+def test_an_abandoned_run_can_be_ended(run: Any, own_home: Path) -> None:
+    from datalens.mechanism.moments import ClassCounts
+    from datalens.privacy.accountants import Charge
+    from datalens.privacy.ledger import Ledger
+
+    event = ClassCounts(sigma=10.0, n_classes=3).event
+    ledger = Ledger(own_home / "ledgers" / "mine.sqlite")
+    ledger.reserve("dead", [Charge(event=event, count=9)], facts={"method": "x"})
+    ledger.spend("dead", "a", event, count=2)
+    before = run("ledger", "mine", "--json").json["epsilon"]
+    told = run("ledger", "mine", "--end", "dead", "--json").json
+    assert before["committed"] > told["epsilon"]["committed"] == told["epsilon"]["spent"] > 0
+    assert run("ledger", "mine", "--end", "nobody").code == 2
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (("ledger", "nowhere"), "no ledger nowhere"),
+        (("ledger", "../x"), "no name for a ledger"),
+        (("ledger", "--cap", "1"), "Name the ledger"),
+        (("ledger", "mine", "--cap", "-1"), "epsilon"),
+        (("ledger", "mine", "--cap", "1", "--delta", "2"), "delta"),
+        (("verify", "nowhere", "--ledger", "nowhere"), "no ledger nowhere"),
+    ],
+)
+def test_bad_words_about_ledgers(run: Any, words: tuple[str, ...], sentence: str) -> None:
+    result = run(*words)
+    assert result.code == 2 and sentence in result.err and result.err.count("\n") == 1
+
+
+def test_verify_looks_at_the_owners_ledger_where_it_is(
+    run: Any, tmp_path: Path, own_home: Path
+) -> None:
+    import sqlite3
+
+    run("fit", "digits", "--method", "class-gaussian", "--epsilon", "2", "--out", tmp_path / "a")
+    assert "So does the whole ledger digits" in run("verify", tmp_path / "a").out
+    run("export", tmp_path / "a", "--out", tmp_path / "public")
+    with sqlite3.connect(own_home / "ledgers" / "digits.sqlite") as database:
+        database.execute("DELETE FROM entries WHERE row = 2")
+    assert run("verify", tmp_path / "a").code == 1
+    assert run("verify", tmp_path / "public").code == 0  # the extract is as it was
+    assert run("verify", tmp_path / "public", "--ledger", "digits").code == 1

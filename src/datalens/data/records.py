@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -145,6 +146,13 @@ class Records:
             public=self.public,
             positions=positions,
         )
+
+    def fingerprint(self) -> bytes:
+        """Tells whether two collections are the same. A private fact, never to be published."""
+        digest = hashlib.sha256(repr((self.images.shape, self.positions is None)).encode())
+        for array in (self.images, self.labels):
+            digest.update(np.ascontiguousarray(array).data.cast("B"))
+        return digest.digest()
 
     @classmethod
     def from_arrays(

@@ -51,6 +51,11 @@ def total_rho(charges: Iterable[Charge], relation: Relation = "blanked") -> floa
     return math.fsum(charge.count * rho_of(charge.event, relation) for charge in charges)
 
 
+def renyi(charges: Iterable[Charge], order: float, relation: Relation = "blanked") -> float:
+    """The Renyi divergence of all charges together at one order: they add up."""
+    return total_rho(charges, relation) * order
+
+
 def rho_of(event: GaussianRelease, relation: Relation = "blanked") -> float:
     """s^2 / (2 sigma^2): Gaussian noise (Bun and Steinke 2016), discrete or continuous."""
     squared = (

@@ -1,42 +1,53 @@
 """The privacy ledger: a small database that belongs to one private data set.
 
 It is append-only, lives outside the runs, and every run on the data writes to it. A run first
-reserves its whole plan; each charge is then durable before its noise is drawn; at the end it
-settles. Each row carries the hash of the row before it.
+reserves its whole plan, or is refused; each charge is then durable before its noise is drawn; at
+the end it settles, and what it did not use returns.
 """
 
-import hashlib
+import hmac
 import json
 import os
 import re
+import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from datalens.errors import DataLensError
 from datalens.mechanism.events import GaussianRelease
-from datalens.privacy.accountants import Charge
+from datalens.privacy.accountants import Charge, epsilon
+from datalens.privacy.cap import Cap
+from datalens.privacy.chain import GENESIS, Row, check, digest, link
+from datalens.privacy.standing import Standing
 
-FORMAT = "datalens-ledger-1"
-GENESIS = hashlib.sha256(FORMAT.encode()).hexdigest()
+VERSION = 2
+"""Of the file's schema. Another one is refused, never guessed at."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS entries (
-    row INTEGER PRIMARY KEY AUTOINCREMENT,
+_SCHEMA = f"""
+CREATE TABLE entries (
+    row INTEGER PRIMARY KEY,
     run TEXT NOT NULL,
     key TEXT NOT NULL,
     body TEXT NOT NULL,
-    previous TEXT NOT NULL,
     hash TEXT NOT NULL,
+    at TEXT NOT NULL,
     UNIQUE (run, key)
-)
+);
+CREATE TABLE fingerprints (kind TEXT NOT NULL, value BLOB NOT NULL);
+CREATE TABLE secret (key BLOB NOT NULL);
+PRAGMA user_version = {VERSION};
 """
+
+OWNER = "owner"
+"""Stands where a run's name would, in rows that the data's owner has written."""
 
 
 class BudgetExceeded(DataLensError):
-    """The charge does not fit into what the run has reserved. Nothing was written."""
+    """The charge does not fit into what was reserved, or under the cap. Nothing was written."""
 
 
 class AlreadySpent(DataLensError):
@@ -61,62 +72,87 @@ def default_home() -> Path:
     return Path.home() / ".local" / "share" / "datalens"
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 class Ledger:
     """Reserve, spend, settle.
 
-    Guarantee: when `spend` returns, the charge is on disk; when it raises, nothing was
-    charged. The charges of a run never exceed what it reserved, and no charge is made twice,
-    also when several processes write at once (each write is one immediate transaction).
+    Guarantee: when `spend` returns, the charge is on disk; when it raises, nothing was charged.
+    The charges of a run never exceed what it reserved, no charge is made twice, and what is spent
+    or set aside never exceeds the cap, also when several processes write at once (each write is
+    one immediate transaction).
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path, *, clock: Callable[[], datetime] = _now) -> None:
+        self.path, self._clock = Path(path), clock
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._transaction() as database:
-                database.execute(_SCHEMA)
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             raise DataLensError(
                 f"The ledger {self.path} cannot be opened ({error}); set DATALENS_HOME to a"
                 " folder you may write to."
             ) from None
+        with self._transaction():
+            pass  # make it, or see that it is one
 
     def reserve(self, run: str, plan: Sequence[Charge], *, facts: dict[str, Any]) -> None:
-        """Set the run's whole frozen plan aside, before any record is touched."""
-        body = {"kind": "reserve", "plan": [charge.to_json() for charge in plan], **facts}
+        """Set the run's whole frozen plan aside, before any record is touched, or refuse."""
+        body = {**facts, "kind": "reserve", "plan": [charge.to_json() for charge in plan]}
         with self._transaction() as database:
+            self._refuse_over_cap(self._standing(database), plan)
             self._append(database, run, "reserve", body)
 
     def spend(self, run: str, key: str, event: GaussianRelease, *, count: int) -> None:
         """Charge `count` releases of `event`, durably. `key` names the charge within the run."""
         charge = Charge(event=event, count=count)
         with self._transaction() as database:
-            rows = _rows_of(database, run)
-            bodies = {row["key"]: row["body"] for row in rows}
-            if "reserve" not in bodies:
+            known = self._standing(database, run).runs.get(run)
+            if known is None:
                 raise BudgetExceeded(f"Run {run} has reserved nothing in the ledger.")
-            if "settle" in bodies:
+            if known.state == "ended":
                 raise BudgetExceeded(f"Run {run} has been settled and can spend no more.")
-            plan = [Charge.from_json(body) for body in bodies["reserve"]["plan"]]
-            reserved = sum(c.count for c in plan if c.event == event)
-            spent = sum(
-                body["charge"]["count"]
-                for body in bodies.values()
-                if body["kind"] == "spend" and _event_of(body) == event
-            )
+            reserved = sum(c.count for c in known.reserved if c.event == event)
+            spent = sum(c.count for c in known.spent if c.event == event)
             if spent + count > reserved:
                 raise BudgetExceeded(
                     f"Run {run} has reserved {reserved} releases of {event.what} and used"
                     f" {spent}; {count} more would exceed its budget."
                 )
-            body = {"kind": "spend", "charge": charge.to_json()}
-            self._append(database, run, f"spend/{key}", body)
+            self._append(
+                database, run, f"spend/{key}", {"kind": "spend", "charge": charge.to_json()}
+            )
 
     def settle(self, run: str) -> None:
         """End the run: what it did not spend returns to the data set. Settling twice is once."""
         with self._transaction() as database:
-            if not any(row["key"] == "settle" for row in _rows_of(database, run)):
+            known = self._standing(database, run).runs.get(run)
+            if known is None:
+                raise DataLensError(f"The ledger {self.path} has no run {run}.")
+            if known.state != "ended":
                 self._append(database, run, "settle", {"kind": "settle"})
+
+    def set_cap(self, epsilon: float, delta: float) -> Cap:
+        """From now on no run is let in that could take the total over epsilon at delta."""
+        cap = Cap.of(epsilon, delta)
+        with self._transaction() as database:
+            self._append(database, OWNER, None, {"kind": "cap", **cap.to_json()})
+        return cap
+
+    def recognises(self, fingerprint: bytes, *, of: Literal["files", "arrays"]) -> bool:
+        """Whether these data were used with this ledger before, or none were; remembers them.
+
+        Only a keyed hash is kept, under a key that never leaves this file, and outside the rows.
+        """
+        with self._transaction() as database:
+            (key,) = database.execute("SELECT key FROM secret").fetchone()
+            value = hmac.digest(key, fingerprint, "sha256")
+            stored = database.execute("SELECT value FROM fingerprints WHERE kind = ?", (of,))
+            known = {row[0] for row in stored}
+            if value not in known:
+                database.execute("INSERT INTO fingerprints VALUES (?, ?)", (of, value))
+            return not known or value in known
 
     def has_spent(self, run: str, key: str) -> bool:
         """Whether this charge has been made."""
@@ -128,13 +164,31 @@ class Ledger:
 
     def charges(self, run: str) -> list[Charge]:
         """What the run has spent so far, in order."""
-        bodies = [row["body"] for row in self.rows(run)]
-        return [Charge.from_json(body["charge"]) for body in bodies if body["kind"] == "spend"]
-
-    def rows(self, run: str) -> list[dict[str, Any]]:
-        """The run's rows, as they go into the extract beside its certificate."""
         with self._transaction() as database:
-            return _rows_of(database, run)
+            known = self._standing(database, run).runs.get(run)
+        return known.spent if known else []
+
+    def standing(self) -> Standing:
+        """Every run and the cap, once it is clear that nobody has altered a row."""
+        with self._transaction() as database:
+            return self._standing(database)
+
+    def rows(self, run: str | None = None) -> list[Row]:
+        """The rows of one run; or all of them, once it is clear that nobody has altered them."""
+        with self._transaction() as database:
+            return self._read(database, run)
+
+    def extract(self, run: str) -> list[dict[str, Any]]:
+        """What goes beside the run's certificate: its own rows, and digests of all others up to
+        its last, so that anyone can follow the chain and nobody learns of other runs."""
+        rows = self.rows()
+        last = max(row.row for row in rows if row.run == run)
+        return [row.for_extract(run) for row in rows[:last]]
+
+    def started(self) -> dict[str, str]:
+        """When each run was reserved: for the owner's eyes, and no part of the chain."""
+        with self._transaction() as database:
+            return dict(database.execute("SELECT run, at FROM entries WHERE key = 'reserve'"))
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -144,48 +198,89 @@ class Ledger:
             raise DataLensError(f"The ledger {self.path} cannot be opened ({error}).") from None
         try:
             database.execute("PRAGMA synchronous = EXTRA")  # on disk when COMMIT returns
+            database.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's cache too
             database.execute("BEGIN IMMEDIATE")
             try:
+                self._prepare(database)
                 yield database
+                database.execute("COMMIT")
             except BaseException:
-                database.execute("ROLLBACK")
+                if database.in_transaction:
+                    database.execute("ROLLBACK")
                 raise
-            database.execute("COMMIT")
         except sqlite3.Error as error:
-            raise DataLensError(f"The ledger {self.path} refused a write ({error}).") from None
+            raise DataLensError(
+                f"The ledger {self.path} cannot be used ({error}); it must be a ledger in a folder"
+                " you may write to, with room on its disk."
+            ) from None
         finally:
             database.close()
 
-    def _append(
-        self, database: sqlite3.Connection, run: str, key: str, body: dict[str, Any]
-    ) -> None:
-        last = database.execute("SELECT hash FROM entries ORDER BY row DESC LIMIT 1").fetchone()
-        previous = last[0] if last else GENESIS
-        number = len(_rows_of(database, run))  # within the run, so that a gap shows
-        text = json.dumps({**body, "number": number}, sort_keys=True)
-        values = (run, key, text, previous, row_hash(previous, run, key, text))
-        try:
-            database.execute(
-                "INSERT INTO entries (run, key, body, previous, hash) VALUES (?, ?, ?, ?, ?)",
-                values,
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        """Make the tables of a new file; refuse a file that is something else."""
+        (version,) = database.execute("PRAGMA user_version").fetchone()
+        if version == VERSION:
+            return
+        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if version or tables:
+            raise DataLensError(
+                f"{self.path} is no ledger of this version of datalens; leave it as it is, and"
+                " name another with --ledger."
             )
+        for statement in _SCHEMA.split(";"):
+            database.execute(statement)
+        database.execute("INSERT INTO secret VALUES (?)", (secrets.token_bytes(32),))
+        self.path.chmod(0o600)
+
+    def _read(self, database: sqlite3.Connection, run: str | None = None) -> list[Row]:
+        """Rows in order; the chain is checked where all of them are read."""
+        found = database.execute(
+            "SELECT row, run, key, body, hash FROM entries"
+            " WHERE :run IS NULL OR run = :run ORDER BY row",
+            {"run": run},
+        )
+        names = ("row", "run", "key", "text", "hash")
+        rows = [Row(**dict(zip(names, row, strict=True))) for row in found]
+        if run is None:
+            check(rows, str(self.path))
+        return rows
+
+    def _standing(self, database: sqlite3.Connection, run: str | None = None) -> Standing:
+        rows = self._read(database, run)
+        try:
+            return Standing.of(rows)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise DataLensError(
+                f"The ledger {self.path} holds a row that datalens did not write"
+                f" ({type(error).__name__}); put back the file as it was."
+            ) from None
+
+    def _append(
+        self, database: sqlite3.Connection, run: str, key: str | None, body: dict[str, Any]
+    ) -> None:
+        last = database.execute("SELECT row, hash FROM entries ORDER BY row DESC LIMIT 1")
+        row, previous = last.fetchone() or (0, GENESIS)
+        same = database.execute("SELECT count(*) FROM entries WHERE run = ?", (run,))
+        (number,) = same.fetchone()  # within the run, so that a gap shows
+        key = key or f"{body['kind']}/{number}"
+        text = json.dumps({**body, "number": number}, sort_keys=True)
+        at = self._clock().isoformat(timespec="seconds")
+        values = (row + 1, run, key, text, link(previous, digest(run, key, text)), at)
+        try:
+            database.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", values)
         except sqlite3.IntegrityError:
             raise AlreadySpent(f"Run {run} already has the ledger entry {key!r}.") from None
 
-
-def row_hash(previous: str, run: str, key: str, body: str) -> str:
-    """SHA-256 over the previous hash and the row, as a JSON list."""
-    return hashlib.sha256(json.dumps([previous, run, key, body]).encode()).hexdigest()
-
-
-def _rows_of(database: sqlite3.Connection, run: str) -> list[dict[str, Any]]:
-    found = database.execute(
-        "SELECT row, run, key, body, previous, hash FROM entries WHERE run = ? ORDER BY row", (run,)
-    )
-    names = ("row", "run", "key", "body", "previous", "hash")
-    rows = [dict(zip(names, values, strict=True)) for values in found]
-    return [{**row, "body": json.loads(row["body"])} for row in rows]
-
-
-def _event_of(body: dict[str, Any]) -> GaussianRelease:
-    return Charge.from_json(body["charge"]).event
+    def _refuse_over_cap(self, standing: Standing, plan: Sequence[Charge]) -> None:
+        cap = standing.cap
+        if cap is None or cap.holds([*standing.committed, *plan]):
+            return
+        waiting = sum(run.state == "under way" for run in standing.runs.values())
+        asked = epsilon(plan, cap.delta)
+        raise BudgetExceeded(
+            f"The ledger {self.path.stem} has a cap of epsilon {cap.epsilon:g} at delta"
+            f" {cap.delta:g}, of which {cap.left(standing.committed):.4g} is left"
+            + (f" ({waiting} runs under way have set theirs aside)" if waiting else "")
+            + f"; this run would cost {asked:.4g}: ask for less, or see datalens ledger"
+            f" {self.path.stem}."
+        )

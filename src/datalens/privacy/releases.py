@@ -2,7 +2,8 @@
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -48,8 +49,10 @@ class Releases:
 
     Guarantee: the charge is durable before the noise is drawn, and the release is stored
     durably when drawn. After a crash between the two the charge stays and the release is
-    lost: `obtain` then returns None, and never draws again. This holds for any number of
-    ranks: their queries are added up here, on rank 0, and noise is drawn here, once.
+    lost: `obtain` then returns None, and never draws again. Room for the release is taken on
+    disk before the charge, so that a full disk or a read-only folder costs nothing. This holds
+    for any number of ranks: their queries are added up here, on rank 0, and noise is drawn
+    here, once.
     """
 
     ledger: Ledger
@@ -64,9 +67,10 @@ class Releases:
         """The release named `key`: recalled if it was drawn before, else bought and drawn."""
 
         def buy(total: Integers) -> bytes:
-            self.ledger.spend(self.run, key, mechanism.event, count=count)
-            release = _to_bytes(mechanism.release(total, noise=self.noise, key=key))
-            _write_durably(self._stored(key), release)
+            with _room(self._stored(key), len(_to_bytes(np.zeros_like(total)))) as store:
+                self.ledger.spend(self.run, key, mechanism.event, count=count)
+                release = _to_bytes(mechanism.release(total, noise=self.noise, key=key))
+                store(release)
             return release
 
         known = self.ranks.tell(f"recall/{key}", self._recall(key))
@@ -131,17 +135,54 @@ def _from_bytes(content: bytes, name: str) -> Integers:
     return release
 
 
-def _write_durably(path: Path, release: bytes) -> None:
-    """Whole or not at all, and on disk when this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def _room(path: Path, size: int) -> Iterator[Callable[[bytes], None]]:
+    """Takes the room that a release of a known size will need, or refuses.
+
+    What it hands out writes the release, whole or not at all, and on disk when it returns.
+    """
     part = path.with_suffix(".part")
-    with part.open("wb") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = part.open("wb")
+    except OSError as error:
+        raise _no_room(path, error) from None
+
+    def store(release: bytes) -> None:
+        file.seek(0)
         file.write(release)
+        file.truncate()
         file.flush()
         os.fsync(file.fileno())
-    part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+        part.replace(path)
+        _sync(path.parent)
+
     try:
-        os.fsync(folder)
+        try:
+            file.write(bytes(size))  # zeros, not a hole: the blocks are ours from now on
+            file.flush()
+            os.fsync(file.fileno())
+            _sync(path.parent)
+        except OSError as error:
+            raise _no_room(path, error) from None
+        yield store
     finally:
-        os.close(folder)
+        with suppress(OSError):  # a full disk refuses what is still buffered once more
+            file.close()
+        part.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """So that names in it survive a crash too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _no_room(path: Path, error: OSError) -> DataLensError:
+    return DataLensError(
+        f"The release {path} could not be stored ({error.strerror}), so it was neither charged nor"
+        " drawn; make room or give the folder write access, and go on with --resume."
+    )

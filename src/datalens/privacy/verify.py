@@ -1,46 +1,70 @@
 """Re-check a certificate without the data, and without trusting the code that wrote it.
 
-This file shares only the file format with the ledger and the accountants. It derives the
-sensitivities again, adds up the ledger extract, and computes epsilon from closed forms.
+This file shares only the file format with the ledger and the accountants. It follows the chain
+of hashes, derives the sensitivities again, adds up the ledger extract, and computes epsilon from
+closed forms. Read it from `verify` downwards.
 """
 
 import hashlib
 import json
 import math
+import sqlite3
 import tomllib
-from itertools import pairwise
+from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-from scipy.optimize import brentq, minimize_scalar
-from scipy.stats import norm
+from urllib.parse import quote
 
 from datalens.errors import DataLensError
+from datalens.privacy.recompute import certified, gaussian, paper, rho, sensitivities
 from datalens.privacy.wording import FORMAT, RELATION, SOURCES, statement
 
 TOLERANCE = 1e-4
 """Relative. The writer minimises over a grid of orders, this file over all of them."""
 
 
-def verify(path: Path) -> list[str]:
-    """Everything that disagrees, one sentence each. An empty list: the certificate holds."""
+LEDGER = "datalens-ledger-2"
+LARGEST_FILE = 100_000_000
+
+
+def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
+    """Everything that disagrees, one sentence each. An empty list: the certificate holds.
+
+    It needs the certificate and the ledger extract beside it. Where configuration and generator
+    lie there too they must fit, and so must the data's whole ledger, if the owner names it.
+    """
     file = path / "certificate.json" if path.is_dir() else path
     certificate = _read(file)
     extract = _read(file.with_name("ledger.json"))
-    config = file.with_name("config.toml")
-    if not config.is_file():
-        raise DataLensError(f"{config} is missing; it belongs beside the certificate.")
     try:
+        rows = _own_rows(certificate, extract)
         return [
             *_check_words(certificate),
             *_check_generator(certificate, file.with_name("generator.safetensors")),
-            *_check_configuration(certificate, extract, config.read_bytes()),
-            *_check_ledger(certificate, extract),
-            *_check_mechanisms(certificate, extract),
-            *_check_epsilon(certificate, extract),
+            *_check_configuration(certificate, rows, file.with_name("config.toml")),
+            *_check_chain(certificate, extract),
+            *_check_run(rows),
+            *(_check_whole_ledger(certificate, extract, ledger) if ledger else []),
+            *_check_mechanisms(certificate, rows),
+            *_check_epsilon(certificate, rows),
         ]
+    except DataLensError:
+        raise
+    except RecursionError:
+        return [f"{file.name} or ledger.json is nested too deeply."]
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         return [f"{file.name} or ledger.json is not what DataLens writes ({error!r})."]
+
+
+Row = dict[str, Any]
+
+
+def _own_rows(certificate: dict[str, Any], extract: dict[str, Any]) -> list[Row]:
+    """The run's rows, in order: the first is its reservation."""
+    own = [row for row in extract["rows"] if row.get("run") == certificate["run"]]
+    if not own:
+        raise ValueError("the ledger extract has no row of this run")
+    return own
 
 
 def _check_words(certificate: dict[str, Any]) -> list[str]:
@@ -70,21 +94,24 @@ def _check_generator(certificate: dict[str, Any], generator: Path) -> list[str]:
     return []
 
 
-def _check_configuration(
-    certificate: dict[str, Any], extract: dict[str, Any], config: bytes
-) -> list[str]:
+def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: Path) -> list[str]:
     """The configuration is the one reserved, and the certificate repeats it truly."""
     wrong = []
-    reserved = extract["rows"][0]["body"]
-    digest = hashlib.sha256(config).hexdigest()
-    if digest != certificate["configuration_sha256"] or digest != reserved["config"]:
+    reserved = rows[0]["body"]
+    if certificate["configuration_sha256"] != reserved["config"]:
+        wrong.append("The certificate names another configuration than was reserved.")
+    if certificate["method"] != reserved["method"]:
+        wrong.append("The certificate names another method than was reserved.")
+    if not config.is_file():
+        return wrong  # a certificate may travel alone
+    content = _bounded(config)
+    if hashlib.sha256(content).hexdigest() != certificate["configuration_sha256"]:
         wrong.append("config.toml is not the configuration that the certificate names.")
-    told = tomllib.loads(config.decode())
+    told = tomllib.loads(content.decode())
     settings, data, facts = told["settings"], told["data"], certificate["facts"]
     claimed = certificate["data"]
     pairs = [
         (certificate["method"], told["method"]),
-        (certificate["method"], reserved["method"]),
         (certificate["budget"], {k: settings[k] for k in ("epsilon", "delta", "accountant")}),
         (
             {**claimed},
@@ -99,35 +126,83 @@ def _check_configuration(
     return wrong
 
 
-def _check_ledger(certificate: dict[str, Any], extract: dict[str, Any]) -> list[str]:
+def _check_chain(certificate: dict[str, Any], extract: dict[str, Any]) -> list[str]:
+    """From the first row of the ledger to the run's last, each hash over the one before it.
+
+    Rows of other runs are there as digests: enough to follow the chain.
+    """
     wrong = []
-    rows = extract["rows"]
+    rows, claimed = extract["rows"], certificate["ledger"]
+    if extract["format"] != LEDGER:
+        wrong.append(f"The ledger extract is not in the format {LEDGER}.")
+    if [row["row"] for row in rows] != list(range(1, len(rows) + 1)):
+        wrong.append("Rows are missing from the ledger extract, or out of order.")
+    if len(rows) != claimed["rows"] or _heads(rows)[-1] != claimed["head"]:
+        wrong.append("The ledger extract has been altered: it does not end in the hash certified.")
+    return wrong
+
+
+def _heads(rows: list[Row]) -> list[str]:
+    """The ledger's hash after each row."""
+    heads = [hashlib.sha256(LEDGER.encode()).hexdigest()]
     for row in rows:
-        body = json.dumps(row["body"], sort_keys=True)
-        text = json.dumps([row["previous"], row["run"], row["key"], body])
-        if hashlib.sha256(text.encode()).hexdigest() != row["hash"]:
-            wrong.append(f"Ledger row {row['row']} has been changed: its hash does not fit.")
-        if row["run"] != certificate["run"]:
-            wrong.append(f"Ledger row {row['row']} belongs to another run.")
-    claimed = certificate["ledger"]
-    if len(rows) != claimed["rows"] or not rows or rows[-1]["hash"] != claimed["head"]:
-        wrong.append("The ledger extract does not end where the certificate says.")
+        digest = row["digest"] if "digest" in row else _digest(row)
+        heads.append(_sha256([heads[-1], digest]))
+    return heads
+
+
+def _digest(row: Row) -> str:
+    return _sha256([row["run"], row["key"], json.dumps(row["body"], sort_keys=True)])
+
+
+def _sha256(parts: list[str]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _check_run(rows: list[Row]) -> list[str]:
+    """Rows are numbered within a run, so that none can hide among the digests."""
+    wrong = []
     keys = [row["key"] for row in rows]
     if len(set(keys)) != len(keys) or keys[0] != "reserve" or keys[-1] != "settle":
         wrong.append("The ledger extract does not go from one reservation to its settlement.")
     if [row["body"]["number"] for row in rows] != list(range(len(rows))):
-        wrong.append("Rows are missing from the ledger extract, or out of order.")
-    for before, after in pairwise(rows):
-        if after["row"] == before["row"] + 1 and after["previous"] != before["hash"]:
-            wrong.append(f"Ledger row {after['row']} does not follow the row before it.")
+        wrong.append("Rows of this run are missing from the ledger extract, or out of order.")
+    kinds = [row["body"]["kind"] for row in rows]
+    if kinds != ["reserve", *["spend"] * (len(rows) - 2), "settle"]:
+        wrong.append("The ledger extract holds rows that are neither charges nor their frame.")
     return wrong
 
 
-def _check_mechanisms(certificate: dict[str, Any], extract: dict[str, Any]) -> list[str]:
+def _check_whole_ledger(
+    certificate: dict[str, Any], extract: dict[str, Any], ledger: Path
+) -> list[str]:
+    """The owner's own database: nothing edited, deleted or cut off since."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(ledger))}?mode=ro", uri=True)) as database:
+            found = database.execute("SELECT row, run, key, body, hash FROM entries ORDER BY row")
+            stored = [(*row[:3], json.loads(row[3]), row[4]) for row in found]
+    except sqlite3.Error as error:
+        raise DataLensError(f"The ledger {ledger} cannot be read ({error}).") from None
+    rows = [{"row": r, "run": run, "key": key, "body": body} for r, run, key, body, _ in stored]
+    heads, claimed = _heads(rows), certificate["ledger"]
+    for number, (head, row) in enumerate(zip(heads[1:], stored, strict=True), start=1):
+        if row[0] != number or row[4] != head:
+            return [f"The ledger {ledger.name} has been altered at row {number}."]
+    if len(rows) < claimed["rows"]:
+        return [f"The ledger {ledger.name} has been cut off after row {len(rows)}."]
+    if heads[claimed["rows"]] != claimed["head"]:
+        return [f"The ledger {ledger.name} is not the one that this certificate was issued from."]
+    own = [row for row in rows if row["run"] == certificate["run"]]
+    if own != _own_rows(certificate, extract):
+        return [f"The ledger {ledger.name} has other rows of this run than the extract shows."]
+    return []
+
+
+def _check_mechanisms(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
     """Counts agree with the ledger, stay within the reservation, and sensitivities follow."""
     wrong = []
-    spent = _counts(_charges(extract))
-    reserved = _counts(extract["rows"][0]["body"]["plan"])
+    spent = _counts(_charges(rows))
+    reserved = _counts(rows[0]["body"]["plan"])
     claimed = _counts(certificate["mechanisms"])
     if spent != claimed:
         wrong.append("The releases in the certificate are not those in the ledger.")
@@ -137,7 +212,7 @@ def _check_mechanisms(certificate: dict[str, Any], extract: dict[str, Any]) -> l
     if sum(spent.values()) != certificate["releases"]:
         wrong.append("The number of releases is not the ledger's.")
     for mechanism in certificate["mechanisms"]:
-        blanked, replaced = _sensitivities(mechanism["what"], mechanism["parameters"])
+        blanked, replaced = sensitivities(mechanism["what"], mechanism["parameters"])
         if (mechanism["squared_sensitivity"], mechanism["squared_sensitivity_replace"]) != (
             blanked,
             replaced,
@@ -146,20 +221,20 @@ def _check_mechanisms(certificate: dict[str, Any], extract: dict[str, Any]) -> l
     return wrong
 
 
-def _check_epsilon(certificate: dict[str, Any], extract: dict[str, Any]) -> list[str]:
+def _check_epsilon(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
     wrong = []
     delta = certificate["delta"]
-    charges = _charges(extract)
-    rho = _rho(charges, "squared_sensitivity")
+    charges = _charges(rows)
+    total = rho(charges, "squared_sensitivity")
     truth = {
-        "certified": _certified(rho, delta),
-        "paper": rho + 2 * math.sqrt(rho * math.log(1 / delta)),
-        "gaussian": _gaussian(rho, delta),
+        "certified": certified(total, delta),
+        "paper": paper(total, delta),
+        "gaussian": gaussian(total, delta),
     }
     for name, value in truth.items():
         if not math.isclose(certificate["epsilon"][name], value, rel_tol=TOLERANCE, abs_tol=1e-6):
             wrong.append(f"epsilon ({name}) is {value:.6g}, not {certificate['epsilon'][name]!r}.")
-    replaced = _certified(_rho(charges, "squared_sensitivity_replace"), delta)
+    replaced = certified(rho(charges, "squared_sensitivity_replace"), delta)
     if not math.isclose(certificate["epsilon_replace"], replaced, rel_tol=TOLERANCE, abs_tol=1e-6):
         wrong.append(f"epsilon_replace is {replaced:.6g}, not {certificate['epsilon_replace']!r}.")
     budget = certificate["budget"]
@@ -171,29 +246,13 @@ def _check_epsilon(certificate: dict[str, Any], extract: dict[str, Any]) -> list
         wrong.append("A budget must be finite.")
     if certificate["private"] is not (certificate["noise"]["kind"] in ("exact", "float-secure")):
         wrong.append("The certificate says private, and its noise says otherwise.")
-    if extract["rows"][0]["body"]["noise"] != certificate["noise"]["kind"]:
+    if rows[0]["body"]["noise"] != certificate["noise"]["kind"]:
         wrong.append("The kind of noise is not the one reserved in the ledger.")
     return wrong
 
 
-def _sensitivities(what: str, parameters: dict[str, Any]) -> tuple[float, float]:
-    """Squared sensitivity with a record blanked, and with a record replaced."""
-    if any(isinstance(v, bool) or not isinstance(v, int) or v < 1 for v in parameters.values()):
-        raise ValueError(f"impossible parameters of {what}")
-    if what == "votes":  # one ballot becomes any other: twice its norm
-        squared = 4 * parameters["top_k"] * parameters["levels"] ** 2
-        return squared, squared
-    if what == "class-sums":
-        return parameters["bound"] ** 2, 4 * parameters["bound"] ** 2
-    if what == "second-moments":
-        return parameters["bound"] ** 4, 4 * parameters["bound"] ** 4
-    if what == "class-counts":
-        return 1, 2
-    raise ValueError(f"unknown mechanism {what!r}")
-
-
-def _charges(extract: dict[str, Any]) -> list[dict[str, Any]]:
-    bodies = [row["body"] for row in extract["rows"]]
+def _charges(rows: list[Row]) -> list[dict[str, Any]]:
+    bodies = [row["body"] for row in rows]
     return [body["charge"] for body in bodies if body["kind"] == "spend"]
 
 
@@ -212,51 +271,26 @@ def _counts(charges: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
     return {event: count for event, count in counts.items() if count}
 
 
-def _rho(charges: list[dict[str, Any]], sensitivity: str) -> float:
-    return math.fsum(c["count"] * c[sensitivity] / (2 * c["sigma"] ** 2) for c in charges)
-
-
-def _certified(rho: float, delta: float) -> float:
-    """Canonne, Kamath and Steinke (2020), Proposition 12: the best order, by minimisation."""
-    if rho == 0:
-        return 0.0
-
-    def at(log_order: float) -> float:
-        less = math.exp(log_order)  # the order minus one
-        order = 1 + less
-        return rho * order - math.log(order * delta) / less + math.log(less / order)
-
-    best = minimize_scalar(at, bounds=(-12, 16), method="bounded", options={"xatol": 1e-10})
-    return max(float(best.fun), 0.0)
-
-
-def _gaussian(rho: float, delta: float) -> float:
-    """The exact curve of a Gaussian mechanism with mu = sqrt(2 rho) (Dong, Roth, Su 2022)."""
-    if rho == 0:
-        return 0.0
-    mu = math.sqrt(2 * rho)
-
-    def excess(epsilon: float) -> float:
-        upper = norm.cdf(-epsilon / mu + mu / 2)
-        lower = math.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
-        return float(upper - lower) - delta
-
-    if excess(0.0) <= 0:
-        return 0.0
-    return float(brentq(excess, 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1))
-
-
 def _read(file: Path) -> dict[str, Any]:
+    content = _bounded(file)
     try:
-        if file.stat().st_size > 100_000_000:
-            raise DataLensError(f"{file} is too large for a certificate or ledger extract.")
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataLensError(
-            f"{file} does not exist; name a run folder or its certificate."
-        ) from None
-    except (OSError, ValueError, RecursionError) as error:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise DataLensError(f"{file} cannot be read as JSON ({type(error).__name__}).") from None
     if not isinstance(found, dict):
         raise DataLensError(f"{file} holds no certificate or ledger extract.")
     return found
+
+
+def _bounded(file: Path) -> bytes:
+    """A file's bytes, if it is there and not larger than any that DataLens writes."""
+    try:
+        if file.stat().st_size > LARGEST_FILE:
+            raise DataLensError(f"{file} is too large for a certificate or ledger extract.")
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise DataLensError(
+            f"{file} does not exist; name a run folder or its certificate."
+        ) from None
+    except OSError as error:
+        raise DataLensError(f"{file} cannot be read ({error.strerror}).") from None

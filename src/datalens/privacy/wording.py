@@ -1,6 +1,6 @@
 """The sentences of a certificate. Part of its format: writer and verifier both hold to them."""
 
-FORMAT = "datalens-certificate-1"
+FORMAT = "datalens-certificate-2"
 NOT_PRIVATE = "NOT PRIVATE"
 
 RELATION = (

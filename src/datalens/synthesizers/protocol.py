@@ -18,6 +18,7 @@ from datalens.data import Positions, PublicFacts, Records
 from datalens.ensemble import Ranks
 from datalens.errors import DataLensError
 from datalens.privacy.certificate import issue
+from datalens.privacy.chain import FORMAT as LEDGER_FORMAT
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.session import Member, Session, ledger_name_for, temporary_session
 from datalens.synthesizers.settings import Settings, checked
@@ -48,7 +49,7 @@ class Synthesizer(ABC):
         """Keyword-only settings; see `settings_type` for their names and meaning."""
         self.settings = checked(self.settings_type, settings)
         self._certificate: dict[str, Any] | None = None
-        self._ledger_rows: list[dict[str, Any]] = []
+        self._extract: list[dict[str, Any]] = []
         self._prior: NDArray[np.float64] | None = None
         self.plan: Plan | None = None
 
@@ -117,14 +118,15 @@ class Synthesizer(ABC):
             records = Records.from_arrays(records, labels, n_classes=n_classes)
         plan = self.resolve(records.public)
         name = ledger or ledger_name_for(records.public.name)
-        with nullcontext(session) if session else temporary_session(ledger=name, seed=seed) as run:
+        lasting = nullcontext(session) if session else None
+        with lasting or temporary_session(records.fingerprint(), ledger=name, seed=seed) as run:
             own = self._own(records, plan, run)
             run.reserve(plan)
             self._train(own, plan, run)
             self.plan = plan
             if isinstance(run, Session):
                 run.ledger.settle(run.run)
-                self._ledger_rows = run.ledger.rows(run.run)
+                self._extract = run.ledger.extract(run.run)
                 self._certificate = self._certify(plan, run)
         return self
 
@@ -165,7 +167,7 @@ class Synthesizer(ABC):
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.toml").write_text(plan.to_toml())
-        _write_json(folder / "ledger.json", {"rows": self._ledger_rows})
+        _write_json(folder / "ledger.json", {"format": LEDGER_FORMAT, "rows": self._extract})
         (folder / "generator.safetensors").write_bytes(self._generator())
         if not self.certificate["private"]:
             (folder / "NOT-PRIVATE.txt").write_text(self.certificate["statement"] + "\n")
@@ -195,7 +197,7 @@ class Synthesizer(ABC):
             loaded._take_arrays(arrays, plan)
             loaded.plan = plan
             loaded._certificate = json.loads((folder / "certificate.json").read_text())
-            loaded._ledger_rows = json.loads((folder / "ledger.json").read_text())["rows"]
+            loaded._extract = json.loads((folder / "ledger.json").read_text())["rows"]
         except DataLensError:
             raise
         except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
@@ -229,7 +231,7 @@ class Synthesizer(ABC):
             noise=session.noise.kind,
             configuration_sha256=plan.sha256,
             generator_sha256=hashlib.sha256(self._generator()).hexdigest(),
-            ledger={"rows": len(self._ledger_rows), "head": self._ledger_rows[-1]["hash"]},
+            ledger={"rows": len(self._extract), "head": session.ledger.rows(session.run)[-1].hash},
             facts=plan.facts,
         )
 

@@ -5,11 +5,12 @@ import json
 import re
 import secrets
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
@@ -17,6 +18,11 @@ from datalens.mechanism.noise import ExactNoise, Noise, SeededNoise
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
 from datalens.synthesizers.plan import Plan
+
+OTHER_DATA = (
+    "The ledger {} has been used with other data so far. If these records grew from those or"
+    " overlap with them, that is right; if they are of other people, name another ledger."
+)
 
 
 class Stopped(Exception):
@@ -120,7 +126,7 @@ class Session(Member):
             )
         if not rows:
             self.ledger.reserve(self.run, plan.charges, facts=facts)
-        elif any(rows[0]["body"].get(name) != value for name, value in facts.items()):
+        elif any(rows[0].body.get(name) != value for name, value in facts.items()):
             raise DataLensError(
                 "This run was reserved with another configuration, or on other data."
             )
@@ -164,24 +170,41 @@ class Session(Member):
         cls, *, folder: Path, observer: Observer | None = None, ranks: Ranks = ALONE
     ) -> "Session":
         """The run whose private folder this is."""
-        try:
-            facts = json.loads((folder / "session.json").read_text())
-            secret = bytes.fromhex(facts["secret"])
-            noise: Noise = SeededNoise(secret) if facts["seeded"] else ExactNoise()
-            run, ledger = str(facts["run"]), str(facts["ledger"])
-        except (OSError, ValueError, KeyError, TypeError):
-            raise DataLensError(
-                f"{folder.parent} cannot be resumed: internal/session.json is missing or damaged."
-            ) from None
+        facts = _Facts.read(folder)
         return cls(
-            run=run,
-            secret=secret,
-            noise=noise,
-            ledger=Ledger(ledger_path(ledger)),
+            run=facts.run,
+            secret=facts.secret,
+            noise=SeededNoise(facts.secret) if facts.seeded else ExactNoise(),
+            ledger=Ledger(ledger_path(facts.ledger)),
             folder=folder,
             observer=observer or Silent(),
             ranks=ranks,
         )
+
+
+class _Facts(NamedTuple):
+    """internal/session.json."""
+
+    run: str
+    secret: bytes
+    ledger: str
+    seeded: bool
+
+    @classmethod
+    def read(cls, folder: Path) -> "_Facts":
+        try:
+            told = json.loads((folder / "session.json").read_text())
+            secret = bytes.fromhex(told["secret"])
+            return cls(str(told["run"]), secret, str(told["ledger"]), bool(told["seeded"]))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            raise DataLensError(
+                f"{folder.parent} cannot be resumed: internal/session.json is missing or damaged."
+            ) from None
+
+
+def ledger_of(folder: Path) -> Path:
+    """The ledger that the run with this private folder was started on."""
+    return ledger_path(_Facts.read(folder).ledger)
 
 
 def new_secret(seed: int | None) -> bytes:
@@ -197,7 +220,14 @@ def ledger_name_for(data_name: str) -> str:
 
 
 @contextmanager
-def temporary_session(*, ledger: str, seed: int | None) -> Iterator[Session]:
-    """A run without a run folder: it cannot be resumed, and its charges stay."""
+def temporary_session(fingerprint: bytes, *, ledger: str, seed: int | None) -> Iterator[Session]:
+    """A run without a run folder: it cannot be resumed, so whatever ends it settles it."""
     with tempfile.TemporaryDirectory(prefix="datalens-") as folder:
-        yield Session.start(ledger=ledger, folder=Path(folder) / "internal", seed=seed)
+        session = Session.start(ledger=ledger, folder=Path(folder) / "internal", seed=seed)
+        if not session.ledger.recognises(fingerprint, of="arrays"):
+            warnings.warn(OTHER_DATA.format(ledger), stacklevel=4)
+        try:
+            yield session
+        finally:
+            if session.ledger.rows(session.run):
+                session.ledger.settle(session.run)

@@ -213,20 +213,68 @@ def evaluate(
 @app.command()
 def verify(
     run: Annotated[Path, typer.Argument(help="A run folder or certificate.json.")],
+    ledger: Annotated[
+        str | None, typer.Option(help="Also check the data's whole ledger: its name.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute every epsilon from the ledger extract alone. Needs no data. Exit 1: it is wrong."""
-    from datalens.privacy.verify import verify as check
+    """Recompute every epsilon from the ledger extract alone. Needs no data. Exit 1: it is wrong.
 
-    wrong = check(run)
+    Where the run's private half and its ledger are here, the whole ledger is checked too.
+    """
+    from datalens.privacy.verify import verify as check
+    from datalens.workflows.ledgers import ledger_of_run, opened
+
+    whole = opened(ledger).path if ledger else ledger_of_run(run)
+    wrong = check(run, ledger=whole)
     if as_json:
-        _print_json({"holds": not wrong, "wrong": wrong})
+        _print_json({"holds": not wrong, "wrong": wrong, "ledger": whole and whole.stem})
     else:
         for sentence in wrong:
             typer.echo(sentence)
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
+        if whole is not None and not wrong:
+            typer.echo(f"So does the whole ledger {whole.stem}.")
     if wrong:
         raise typer.Exit(1)
+
+
+@app.command(name="ledger")
+def show_ledger(
+    name: Annotated[str | None, typer.Argument(help="A ledger; all if left out.")] = None,
+    cap: Annotated[float | None, typer.Option(help="Let the total never exceed this.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Of the cap and the totals.")] = None,
+    end: Annotated[
+        str | None, typer.Option(help="End this abandoned run; what it did not use returns.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What all runs on a data set have reserved and spent, and what a cap leaves."""
+    from datalens.workflows import ledgers
+
+    if name is None:
+        if cap is not None or end is not None:
+            raise DataLensError("Name the ledger that --cap or --end is for.")
+        found = [ledgers.account(ledgers.opened(each), delta=delta) for each in ledgers.names()]
+        if as_json:
+            _print_json({"ledgers": [each.to_json() for each in found]})
+        elif not found:
+            typer.echo("There is no ledger yet; the first datalens fit makes one.")
+        for each in [] if as_json else found:
+            typer.echo(f"{each.name}: {len(each.runs)} runs, {ledgers.total_sentence(each)}")
+        return
+    ledger = ledgers.opened(name, make=cap is not None)
+    if end is not None:
+        ledger.settle(end)
+    if cap is not None:
+        ledger.set_cap(cap, delta if delta is not None else ledgers.DELTA)
+    account = ledgers.account(ledger, delta=delta)
+    if as_json:
+        _print_json(account.to_json())
+        return
+    Console().print(ledgers.table(account))
+    typer.echo(ledgers.total_sentence(account))
+    typer.echo(ledgers.cap_sentence(account))
 
 
 @app.command()

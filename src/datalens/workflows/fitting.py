@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 import time
 import tomllib
 from collections.abc import Iterator
@@ -13,9 +14,16 @@ from typing import Any
 from datalens.data import Keep, NoTestSplit, Records, Split, fingerprint, load
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
+from datalens.privacy.ledger import BudgetExceeded
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.protocol import Synthesizer, read_config
-from datalens.synthesizers.session import Member, Session, ledger_name_for, new_secret
+from datalens.synthesizers.session import (
+    OTHER_DATA,
+    Member,
+    Session,
+    ledger_name_for,
+    new_secret,
+)
 from datalens.workflows.pictures import contact_sheet, save_sheet
 from datalens.workflows.presets import load_preset
 from datalens.workflows.progress import Watcher, tidy_log
@@ -51,6 +59,10 @@ class Source:
         records = self.records(keep=lambda public: synthesizer.share(public, ranks, secret))
         ranks.agree("what is public about the data", str(records.public))
         return records
+
+    def fingerprint(self) -> bytes:
+        """Of the files that the records come from: never to be published."""
+        return fingerprint(self.name, data_dir=self.data_dir).encode()
 
     def test_records(self) -> Records:
         """The test split; a file or folder that has none is test data as a whole."""
@@ -105,8 +117,15 @@ def fit_run(
         secret=secret,
         ranks=ranks,
     )
+    if not session.ledger.recognises(source.fingerprint(), of="files"):
+        watcher.say(OTHER_DATA.format(session.ledger.path.stem))
     (out / "config.toml").write_text(plan.to_toml())
-    return _run(synthesizer, records, session, out, watcher)
+    try:
+        return _run(synthesizer, records, session, out, watcher)
+    except BudgetExceeded:
+        if not session.ledger.rows(session.run):  # refused under the cap: no run has begun
+            shutil.rmtree(out)
+        raise
 
 
 def resume_run(

@@ -1,0 +1,66 @@
+"""Where a data set stands: every run on its ledger, what is spent, what a cap leaves."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from datalens.privacy.accountants import Charge
+from datalens.privacy.cap import Cap
+from datalens.privacy.chain import Row
+
+
+@dataclass(kw_only=True)
+class RunStanding:
+    """One run, as the ledger tells it."""
+
+    run: str
+    facts: dict[str, Any]
+    """What it said of itself when it reserved: method, kind of noise, configuration hash."""
+    reserved: list[Charge]
+    spent: list[Charge] = field(default_factory=list)
+    state: Literal["under way", "ended"] = "under way"
+
+    @property
+    def committed(self) -> list[Charge]:
+        """What counts against a cap: the whole plan until the run has ended, then what it spent."""
+        return self.spent if self.state == "ended" else self.reserved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """All runs of a ledger, and its cap."""
+
+    runs: dict[str, RunStanding]
+    cap: Cap | None
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Standing":
+        """Read from the rows, in order; the last cap is the one that holds."""
+        runs: dict[str, RunStanding] = {}
+        cap = None
+        for row in rows:
+            body = row.body
+            kind = body.pop("kind")
+            if kind == "cap":
+                cap = Cap(**{name: body[name] for name in ("epsilon", "delta", "order", "bound")})
+            elif kind == "reserve":
+                plan = [Charge.from_json(charge) for charge in body.pop("plan")]
+                body.pop("number", None)
+                runs[row.run] = RunStanding(run=row.run, facts=body, reserved=plan)
+            elif kind == "spend":
+                runs[row.run].spent.append(Charge.from_json(body["charge"]))
+            elif kind == "settle":
+                runs[row.run].state = "ended"
+            else:
+                raise ValueError(f"unknown kind of row, {kind!r}")
+        return cls(runs=runs, cap=cap)
+
+    @property
+    def spent(self) -> list[Charge]:
+        """What all runs have spent so far."""
+        return [charge for run in self.runs.values() for charge in run.spent]
+
+    @property
+    def committed(self) -> list[Charge]:
+        """What counts against the cap: spent, or set aside for a run that is under way."""
+        return [charge for run in self.runs.values() for charge in run.committed]

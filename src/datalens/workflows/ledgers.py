@@ -1,0 +1,144 @@
+"""`datalens ledger`: what has been spent on a data set, by which runs, and what a cap leaves."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from datalens.errors import DataLensError
+from datalens.privacy.accountants import Charge, epsilon
+from datalens.privacy.ledger import Ledger, default_home, ledger_path
+from datalens.synthesizers.session import ledger_of
+
+DELTA = 1e-5
+"""Where totals are shown, unless a cap or the user says otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A ledger in figures: epsilons by the certified accountant, all at one delta."""
+
+    name: str
+    delta: float
+    runs: list[dict[str, Any]]
+    spent: float
+    """Epsilon of everything spent so far, over all runs."""
+    committed: float
+    """The same with what runs under way have set aside."""
+    spent_replace: float
+    """What is spent, if a record is replaced rather than blanked."""
+    cap: dict[str, Any] | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ledger": self.name,
+            "delta": self.delta,
+            "runs": self.runs,
+            "epsilon": {
+                "spent": self.spent,
+                "committed": self.committed,
+                "spent_replace": self.spent_replace,
+            },
+            "cap": self.cap,
+        }
+
+
+def names() -> list[str]:
+    """Every ledger there is."""
+    return sorted(path.stem for path in (default_home() / "ledgers").glob("*.sqlite"))
+
+
+def opened(name: str, *, make: bool = False) -> Ledger:
+    """A ledger by its name; only setting a cap makes one that is not there yet."""
+    path = ledger_path(name)
+    if not path.exists() and not make:
+        there = f"there are {', '.join(names())}" if names() else "there is none yet"
+        raise DataLensError(f"There is no ledger {name} in {path.parent}; {there}.")
+    return Ledger(path)
+
+
+def account(ledger: Ledger, *, delta: float | None = None) -> Account:
+    """Add up a ledger at `delta`: the cap's by default, else 1e-5."""
+    standing, started = ledger.standing(), ledger.started()
+    cap = standing.cap
+    at = delta if delta is not None else cap.delta if cap else DELTA
+    runs = [
+        {
+            "run": run.run,
+            "started": started[run.run],
+            "state": run.state,
+            "method": run.facts.get("method"),
+            "noise": run.facts.get("noise"),
+            "reserved": epsilon(run.reserved, at),
+            "spent": epsilon(run.spent, at),
+            "releases": _count(run.spent),
+        }
+        for run in standing.runs.values()
+    ]
+    return Account(
+        name=ledger.path.stem,
+        delta=at,
+        runs=runs,
+        spent=epsilon(standing.spent, at),
+        committed=epsilon(standing.committed, at),
+        spent_replace=epsilon(standing.spent, at, relation="replaced"),
+        cap={
+            "epsilon": cap.epsilon,
+            "delta": cap.delta,
+            "left": cap.left(standing.committed),
+        }
+        if cap
+        else None,
+    )
+
+
+def table(found: Account) -> Table:
+    """One line a run, and the total."""
+    rows = Table(title=f"{found.name}: epsilon at delta {found.delta:g}", title_justify="left")
+    for name in ("run", "started", "method", "state", "releases", "reserved", "spent"):
+        rows.add_column(name, no_wrap=True)
+    for run in found.runs:
+        rows.add_row(
+            run["run"],
+            run["started"][:16].replace("T", " "),
+            run["method"],
+            run["state"],
+            str(run["releases"]),
+            f"{run['reserved']:.4g}",
+            f"{run['spent']:.4g}",
+        )
+    rows.add_section()
+    total = str(sum(run["releases"] for run in found.runs))
+    rows.add_row("all runs", "", "", "", total, f"{found.committed:.4g}", f"{found.spent:.4g}")
+    return rows
+
+
+def total_sentence(found: Account) -> str:
+    return (
+        f"epsilon {found.spent:.4g} spent at delta {found.delta:g} ({found.spent_replace:.4g} if a"
+        " record is replaced)."
+    )
+
+
+def cap_sentence(found: Account) -> str:
+    """What the cap says, or that there is none."""
+    if found.cap is None:
+        return f"No cap: set one with datalens ledger {found.name} --cap EPSILON."
+    return (
+        f"Cap: epsilon {found.cap['epsilon']:g} at delta {found.cap['delta']:g}; one more run of up"
+        f" to epsilon {found.cap['left']:.4g} at that delta fits."
+    )
+
+
+def ledger_of_run(run: Path) -> Path | None:
+    """The ledger of a run whose private half is here, if it is here too."""
+    folder = (run if run.is_dir() else run.parent) / "internal"
+    if not (folder / "session.json").is_file():
+        return None
+    path = ledger_of(folder)
+    return path if path.exists() else None
+
+
+def _count(charges: list[Charge]) -> int:
+    return sum(charge.count for charge in charges)

@@ -1,0 +1,149 @@
+"""The verifier against the owner's whole ledger: edits, deletions and cuts made later are seen."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens.data import Records
+from datalens.errors import DataLensError
+from datalens.privacy.chain import digest, link
+from datalens.privacy.ledger import Ledger, ledger_path
+from datalens.privacy.verify import verify
+from datalens.synthesizers.class_gaussian import ClassGaussian
+
+
+def fitted(folder: Path, epsilon: float = 1.0) -> Path:
+    chance = np.random.default_rng(0)
+    images = chance.integers(0, 256, (40, 1, 8, 8), dtype=np.uint8)
+    records = Records.from_arrays(images, np.arange(40) % 2, n_classes=2)
+    ClassGaussian(epsilon=epsilon).fit(records, ledger="owned").save(folder)
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, own_home: Path) -> Path:
+    """The second of three runs on one ledger."""
+    fitted(tmp_path / "before")
+    run = fitted(tmp_path / "run")
+    fitted(tmp_path / "after")
+    return run
+
+
+def change(run: Path, edit: Callable[[sqlite3.Connection], object]) -> list[str]:
+    path = ledger_path("owned")
+    with sqlite3.connect(path) as database:
+        edit(database)
+    database.close()
+    return verify(run, ledger=path)
+
+
+def test_an_untouched_ledger_holds(run: Path) -> None:
+    assert change(run, lambda database: None) == []
+
+
+def rehash(database: sqlite3.Connection, start: int) -> None:
+    """What a careful forger does after an edit: make the chain fit again."""
+    rows = database.execute("SELECT row, run, key, body, hash FROM entries ORDER BY row").fetchall()
+    previous = rows[start - 2][4]
+    for row, name, key, body, _ in rows[start - 1 :]:
+        previous = link(previous, digest(name, key, body))
+        database.execute("UPDATE entries SET hash = ? WHERE row = ?", (previous, row))
+
+
+def less_spent(database: sqlite3.Connection, row: int) -> None:
+    (body,) = database.execute("SELECT body FROM entries WHERE row = ?", (row,)).fetchone()
+    told = json.loads(body)
+    told["charge"]["sigma"] *= 10
+    text = json.dumps(told, sort_keys=True)
+    database.execute("UPDATE entries SET body = ? WHERE row = ?", (text, row))
+
+
+def delete_and_renumber(database: sqlite3.Connection) -> None:
+    database.execute("DELETE FROM entries WHERE row <= 4")
+    database.execute("UPDATE entries SET row = row - 4")
+    database.execute("UPDATE entries SET hash = '' WHERE row = 1")
+
+
+EDITS: dict[str, Callable[[sqlite3.Connection], Any]] = {
+    "a row edited": lambda d: less_spent(d, 2),
+    "a row of this run edited": lambda d: less_spent(d, 6),
+    "a row edited and the chain made to fit": lambda d: (less_spent(d, 2), rehash(d, 2)),
+    "a row deleted": lambda d: d.execute("DELETE FROM entries WHERE row = 3"),
+    "the last rows cut off": lambda d: d.execute("DELETE FROM entries WHERE row >= 7"),
+    "a whole earlier run deleted": delete_and_renumber,
+    "everything deleted": lambda d: d.execute("DELETE FROM entries"),
+    "two rows swapped": lambda d: (
+        d.execute("UPDATE entries SET row = 99 WHERE row = 2"),
+        d.execute("UPDATE entries SET row = 2 WHERE row = 3"),
+        d.execute("UPDATE entries SET row = 3 WHERE row = 99"),
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+def test_every_later_change_is_seen(
+    run: Path, edit: Callable[[sqlite3.Connection], object]
+) -> None:
+    assert change(run, edit)
+
+
+def test_rows_cut_off_after_the_certificate_are_seen_by_a_later_one(
+    run: Path, tmp_path: Path
+) -> None:
+    """An early certificate cannot know of them: it still holds. The last one sees the cut."""
+    cut = "DELETE FROM entries WHERE row >= 10"
+    assert change(run, lambda d: d.execute(cut)) == []
+    assert verify(tmp_path / "after", ledger=ledger_path("owned"))
+
+
+def test_the_writer_refuses_an_altered_ledger_too(run: Path) -> None:
+    change(run, lambda d: less_spent(d, 2))
+    ledger = Ledger(ledger_path("owned"))
+    with pytest.raises(DataLensError, match="altered: row 2"):
+        ledger.reserve("next", [], facts={})
+
+
+def test_the_extract_tells_nothing_of_other_runs(run: Path) -> None:
+    text = (run / "ledger.json").read_text()
+    rows = json.loads(text)["rows"]
+    own = json.loads((run / "certificate.json").read_text())["run"]
+    others = [row for row in rows if row.get("run") != own]
+    assert [set(row) for row in others] == [{"row", "digest"}] * 4
+    for other in {row.run for row in Ledger(ledger_path("owned")).rows()} - {own}:
+        assert other not in text
+
+
+def test_a_charge_cannot_hide_among_the_digests(run: Path) -> None:
+    """Rows of a run are numbered, so showing one of them as a digest leaves a gap."""
+    extract = json.loads((run / "ledger.json").read_text())
+    row = extract["rows"][5]
+    body = json.dumps(row["body"], sort_keys=True)
+    extract["rows"][5] = {"row": 6, "digest": digest(row["run"], row["key"], body)}
+    (run / "ledger.json").write_text(json.dumps(extract))
+    wrong = verify(run)
+    assert any("Rows of this run are missing" in sentence for sentence in wrong)
+    assert not any("does not end in the hash" in sentence for sentence in wrong)
+
+
+def test_certificate_and_extract_are_enough(run: Path) -> None:
+    for name in ("config.toml", "generator.safetensors"):
+        (run / name).unlink()
+    assert verify(run) == []
+    assert verify(run / "certificate.json") == []
+
+
+def test_the_verifier_shares_no_code_with_the_ledger() -> None:
+    """It may import the file format's sentences, errors, and libraries: nothing that writes."""
+    import ast
+
+    import datalens.privacy.verify as module
+
+    tree = ast.parse(Path(str(module.__file__)).read_text())
+    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    ours = {name for name in imported if name and name.startswith("datalens")}
+    assert ours <= {"datalens.errors", "datalens.privacy.wording", "datalens.privacy.recompute"}

@@ -70,7 +70,7 @@ def test_the_whole_way(run: Any, tmp_path: Path) -> None:
     }
     assert run("verify", "r").code == 0
     told = run("verify", "r/certificate.json", "--json").json
-    assert told == {"holds": True, "wrong": [], "ledger": "digits"}
+    assert told == {"holds": True, "private": True, "wrong": [], "ledger": "digits"}
 
     assert run("sample", "r", "--count", 30, "--out", "s.npz").code == 0
     with np.load("s.npz") as drawn:
@@ -136,6 +136,14 @@ def test_seeded_runs_are_equal_and_marked(run: Any) -> None:
     )
     assert Path("a/NOT-PRIVATE.txt").exists()
     assert "NOT PRIVATE" in Path("a/report.html").read_text()
+    assert "NOT PRIVATE" in run("verify", "a").out
+    for out in ("s.npz", "s.png", "s"):
+        assert "NOT PRIVATE" in run("sample", "a", "--count", 4, "--out", out).out
+    assert "NOT PRIVATE" in str(np.load("s.npz")["warning"])
+    assert "NOT PRIVATE" in Path("s/NOT-PRIVATE.txt").read_text()
+    run("export", "a", "--out", "public")
+    assert "NOT PRIVATE" in Path("public/NOT-PRIVATE.txt").read_text()
+    assert "digits.NOT-PRIVATE" in run("ledger").out and "digits:" not in run("ledger").out
     default = run("fit", "digits", "--epsilon", 3, *SMALL, "--seed", 7, "--not-private", "--json")
     assert "NOT-PRIVATE" in default.json["run"] and default.json["private"] is False
 

@@ -56,6 +56,12 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
         return [f"{file.name} or ledger.json is not what DataLens writes ({error!r})."]
 
 
+def claims_privacy(path: Path) -> bool:
+    """Whether the certificate is of a private run; one from a seed is NOT PRIVATE."""
+    file = path / "certificate.json" if path.is_dir() else path
+    return _read(file).get("private") is True
+
+
 Row = dict[str, Any]
 
 

@@ -18,6 +18,8 @@ app = typer.Typer(
     help="Synthetic images that may be published: private by proof, with a certificate.",
 )
 
+SEEDED = "NOT PRIVATE: the noise came from a seed."
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DataDir = Annotated[Path | None, typer.Option(help="Where data sets lie (else DATALENS_DATA).")]
 ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels square.")]
@@ -170,11 +172,15 @@ def sample(
             raise DataLensError(f"--labels takes class numbers as 0,1,2, got {labels!r}.") from None
     synthesizer = load_run(run)
     drawn = synthesizer.sample(count, wanted, seed=seed)
-    write_samples(out, drawn, tuple(synthesizer.certificate["data"]["classes"]))
-    result = {"out": str(out), "count": count, "private": synthesizer.certificate["private"]}
+    certificate = synthesizer.certificate
+    warning = "" if certificate["private"] else SEEDED
+    write_samples(out, drawn, tuple(certificate["data"]["classes"]), warning=warning)
+    result = {"out": str(out), "count": count, "private": certificate["private"]}
     if as_json:
         _print_json(result)
     else:
+        if warning:
+            typer.echo(warning)
         typer.echo(f"{count} images in {out}.")
 
 
@@ -222,14 +228,19 @@ def verify(
 
     Where the run's private half and its ledger are here, the whole ledger is checked too.
     """
+    from datalens.privacy.verify import claims_privacy
     from datalens.privacy.verify import verify as check
     from datalens.workflows.ledgers import ledger_of_run, opened
 
     whole = opened(ledger).path if ledger else ledger_of_run(run)
     wrong = check(run, ledger=whole)
+    private = not wrong and claims_privacy(run)
     if as_json:
-        _print_json({"holds": not wrong, "wrong": wrong, "ledger": whole and whole.stem})
+        found = {"holds": not wrong, "private": private, "wrong": wrong}
+        _print_json({**found, "ledger": whole and whole.stem})
     else:
+        if not wrong and not private:
+            typer.echo(SEEDED)
         for sentence in wrong:
             typer.echo(sentence)
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
@@ -416,7 +427,7 @@ def _print_json(result: dict[str, Any]) -> None:
 
 def _print_fit(result: dict[str, Any]) -> None:
     if not result["private"]:
-        typer.echo("NOT PRIVATE: the noise came from a seed.")
+        typer.echo(SEEDED)
     epsilon = result["epsilon"]
     typer.echo(
         f"epsilon {epsilon['certified']:.4f} certified, {epsilon['paper']:.4f} by the paper,"

@@ -4,6 +4,7 @@ import csv
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -21,29 +22,41 @@ def check_target(out: Path) -> None:
         raise DataLensError(f"{out} exists already; name another place.")
 
 
-def write_samples(out: Path, samples: Synthetic, class_names: tuple[str, ...]) -> None:
-    """Write the samples in the form that the target's name asks for."""
+def write_samples(
+    out: Path, samples: Synthetic, class_names: tuple[str, ...], *, warning: str = ""
+) -> None:
+    """Write the samples in the form that the target's name asks for.
+
+    A warning, where the run was not private, goes into all of them.
+    """
     check_target(out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=out.parent, prefix=".datalens-") as folder:
             part = Path(folder) / out.name
             if out.suffix.lower() == ".npz":
-                _write_npz(part, samples, class_names)
+                _write_npz(part, samples, class_names, warning)
             elif out.suffix.lower() == ".png":
                 columns = max(1, min(20, round(len(samples.labels) ** 0.5)))
-                save_sheet(contact_sheet(samples.images, columns), part)
+                save_sheet(contact_sheet(samples.images, columns, caption=warning), part)
             else:
                 _write_folder(part, samples, class_names)
+                if warning:
+                    (part / "NOT-PRIVATE.txt").write_text(warning + "\n")
             part.rename(out)  # whole or not at all
     except OSError as error:
         raise DataLensError(f"{out} cannot be written ({error.strerror}).") from None
 
 
-def _write_npz(out: Path, samples: Synthetic, class_names: tuple[str, ...]) -> None:
-    np.savez_compressed(
-        out, images=samples.images, labels=samples.labels, class_names=np.array(class_names)
-    )
+def _write_npz(out: Path, samples: Synthetic, class_names: tuple[str, ...], warning: str) -> None:
+    arrays: dict[str, Any] = {
+        "images": samples.images,
+        "labels": samples.labels,
+        "class_names": np.array(class_names),
+    }
+    if warning:
+        arrays["warning"] = np.array(warning)
+    np.savez_compressed(out, **arrays)
 
 
 def _write_folder(out: Path, samples: Synthetic, class_names: tuple[str, ...]) -> None:

@@ -1,11 +1,15 @@
 """Sums of bounded integer records, and how far one record moves them."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datalens.errors import DataLensError
 from datalens.mechanism.moments import ClassCounts, ClassSums, SecondMoments, bounded, flat
+from datalens.mechanism.noise import SeededNoise
 
 CENTRES = np.array([[10, 0, 200, 30], [0, 0, 0, 0], [255, 255, 0, 1]], dtype=np.int64)
 MECHANISMS = [
@@ -75,3 +79,48 @@ def test_class_sums_add_up_by_class() -> None:
         as_images([[1, 2, 3, 4], [5, 6, 7, 8], [1, 1, 1, 1]]), np.array([0, 2, 0])
     )
     assert sums.tolist() == [[2, 3, 4, 5], [0, 0, 0, 0], [5, 6, 7, 8]]
+
+
+@pytest.mark.parametrize("n", [1, 4097])
+def test_the_brightest_records_are_summed_exactly(n: int) -> None:
+    """Every pixel at 255: sums and squares are the integers they should be."""
+    white = np.full((n, 3, 8, 8), 255, dtype=np.uint8)
+    classes = np.zeros(n, dtype=np.int64)
+    longest = math.isqrt(192 * 255**2) + 1
+    sums = ClassSums(bound=longest, sigma=1.0, n_classes=2).query(white, classes)
+    assert sums.dtype == np.int64 and (sums == [[255 * n], [0]]).all()
+    nowhere = np.zeros((1, 192), dtype=np.int64)
+    squares = SecondMoments(bound=longest, sigma=1.0, centres=nowhere).query(white, classes)
+    assert squares.dtype == np.int64 and (squares == 255**2 * n).all()
+
+
+def test_what_could_round_or_overflow_is_refused() -> None:
+    """Second moments of n records stay below n * 255^2, which floats hold up to 2^53."""
+
+    class Many:  # as many records as it takes, and none of them in memory
+        shape = (2**38, 1, 2, 2)
+
+        def __len__(self) -> int:
+            return self.shape[0]
+
+    about = SecondMoments(bound=9, sigma=1.0, centres=CENTRES)
+    with pytest.raises(DataLensError, match="too many"):
+        about.query(Many(), np.zeros(0, dtype=np.int64))  # type: ignore[arg-type]
+    far = SecondMoments(bound=9, sigma=1.0, centres=np.full((1, 4), 2**40))
+    with pytest.raises(ArithmeticError, match="between 0 and 255"):
+        far.query(as_images([[1, 2, 3, 4]]), np.array([0]))
+    for value in (256, -(2**63), 2**32):  # 2^32 squared would wrap to 0, and pass as short
+        with pytest.raises(ArithmeticError):
+            bounded(np.array([[value, 0]]), 5)
+    assert ((np.array([2**32]) ** 2) == 0).all()  # the control: it would
+    with pytest.raises(DataLensError, match="bound"):
+        bounded(np.array([[1, 2]]), -5)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: m.event.what)
+def test_a_query_and_its_release_are_64_bit_integers(
+    mechanism: ClassSums | SecondMoments | ClassCounts,
+) -> None:
+    query = mechanism.query(as_images([[1, 2, 3, 4], [250, 251, 252, 253]]), np.array([0, 2]))
+    release = mechanism.release(query, noise=SeededNoise(b"s"), key="k")
+    assert query.dtype == release.dtype == np.int64 and query.shape == release.shape

@@ -73,6 +73,23 @@ def test_a_release_is_the_tally_and_noise() -> None:
     assert noisy.dtype == np.int64 and (noisy != tally).any()
 
 
+def test_a_unanimous_tally_is_counted_exactly() -> None:
+    """The largest tally there can be: every teacher, every level, the same place."""
+    rule = BallotRule(top_k=1, clip=1.0, levels=2**15 - 1)
+    mechanism = topagg(ballot=rule, n_teachers=300)
+    gradients = torch.zeros(300, 2, 9)
+    gradients[:, :, 4] = 1.0
+    tally = tally_of(gradients, mechanism)
+    assert tally.dtype == np.int64
+    assert tally[0].tolist() == [0, 0, 0, 0, 300 * (2**15 - 1), 0, 0, 0, 0]
+
+
+def test_tallies_that_could_overflow_are_refused() -> None:
+    for levels, teachers in ((2**15, 10), (2**14, 2**38)):
+        with pytest.raises(DataLensError, match="overflow"):
+            topagg(ballot=BallotRule(top_k=4, clip=1.0, levels=levels), n_teachers=teachers)
+
+
 @pytest.mark.parametrize("bad", [{"sigma": 0.0}, {"sigma": float("nan")}, {"quorum": -1.0}])
 def test_impossible_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(DataLensError):

@@ -6,10 +6,17 @@ runs; the wrong scales are rejected with p far below that at these sample sizes.
 
 import numpy as np
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import chi2, chisquare, kstest
 
 from datalens.errors import DataLensError
-from datalens.mechanism.noise import ExactNoise, Noise, SeededNoise
+from datalens.mechanism.noise import (
+    ExactNoise,
+    FloatNoise,
+    FloatSecureNoise,
+    Noise,
+    SeededFloatNoise,
+    SeededNoise,
+)
 
 SAMPLES = 20_000
 ACCEPT = 1e-5
@@ -59,7 +66,41 @@ def test_impossible_requests_are_refused(noise: Noise) -> None:
     for sigma in (0.0, -1.0, float("nan"), float("inf"), 2.0**50):
         with pytest.raises(DataLensError):
             noise.add(zeros, sigma=sigma, key="")
-    with pytest.raises(OverflowError):
+    with pytest.raises(DataLensError):
         noise.add(np.array([2**53]), sigma=1.0, key="")
     with pytest.raises(TypeError):
         noise.add(np.zeros(3), sigma=1.0, key="")  # type: ignore[arg-type]
+
+
+FLOAT_NOISE = [FloatSecureNoise(), SeededFloatNoise(b"a")]
+
+
+def scale_p(noise: np.ndarray, sigma: float) -> float:
+    """Two-sided test of the variance: the squares of normal noise add up to chi-squared."""
+    below = chi2.cdf(((noise / sigma) ** 2).sum(), len(noise))
+    return float(2 * min(below, 1 - below))
+
+
+@pytest.mark.parametrize("noise", FLOAT_NOISE, ids=lambda n: n.kind)
+@pytest.mark.parametrize("claimed, fits", [(3.0, True), (6.0, False), (2.5, False), (1.5, False)])
+def test_float_noise_matches_its_price(noise: FloatNoise, claimed: float, fits: bool) -> None:
+    drawn = noise.add(np.zeros(SAMPLES), sigma=3.0, key="test")
+    assert (scale_p(drawn, claimed) > ACCEPT) is fits
+    assert (float(kstest(drawn, "norm", args=(0, claimed)).pvalue) > ACCEPT) is fits
+
+
+@pytest.mark.parametrize("noise", FLOAT_NOISE, ids=lambda n: n.kind)
+def test_float_noise_is_normal_and_independent(noise: FloatNoise) -> None:
+    drawn = noise.add(np.full(SAMPLES, 5.0), sigma=1.0, key="test") - 5.0
+    assert kstest(drawn, "norm").pvalue > ACCEPT
+    neighbours = np.corrcoef(drawn[:-1], drawn[1:])[0, 1] * np.sqrt(SAMPLES)
+    assert abs(neighbours) < 4.5  # 1 in 150,000
+
+
+def test_the_same_tests_reject_noise_that_is_not_normal() -> None:
+    """The controls: Laplace noise of the right variance, and noise that repeats itself."""
+    chance = np.random.default_rng(0)
+    laplace = chance.laplace(0, np.sqrt(0.5), SAMPLES)
+    assert kstest(laplace, "norm").pvalue < ACCEPT
+    twice = np.repeat(chance.standard_normal(SAMPLES // 2), 2)
+    assert abs(np.corrcoef(twice[:-1], twice[1:])[0, 1]) * np.sqrt(SAMPLES) > 4.5

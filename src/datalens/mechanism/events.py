@@ -3,9 +3,9 @@
 Events describe, accountants (in privacy/) interpret. An event holds only public numbers.
 """
 
-import math
+import sys
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from datalens.errors import DataLensError
 
@@ -16,8 +16,16 @@ LARGEST_SIGMA = 2.0**46
 def positive(**named: float) -> None:
     """Refuse what is not a positive finite number, naming it."""
     for name, value in named.items():
-        if not (value > 0 and math.isfinite(value)):  # NaN fails this too
+        if not 0 < value <= sys.float_info.max:  # NaN and infinity fail this too
             raise DataLensError(f"{name} must be a positive number, got {value!r}.")
+
+
+def noise_scale(**named: float) -> None:
+    """Refuse a scale at which noise or its cost would overflow, naming it."""
+    positive(**named)
+    for name, value in named.items():
+        if not 1 / LARGEST_SIGMA < value < LARGEST_SIGMA:
+            raise DataLensError(f"{name} must lie between 2^-46 and 2^46, got {value!r}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +35,8 @@ class GaussianRelease:
     Sensitivities are squared because on an integer grid the squares are integers, and so
     survive being written to a file and read again without rounding.
     """
+
+    kind: ClassVar[str] = "gaussian"
 
     what: str
     """Which mechanism: "votes", "class-sums", "second-moments", "class-counts"."""
@@ -41,23 +51,73 @@ class GaussianRelease:
         positive(
             squared_sensitivity=self.squared_sensitivity,
             squared_sensitivity_replace=self.squared_sensitivity_replace,
-            sigma=self.sigma,
         )
-        if self.sigma >= LARGEST_SIGMA:
-            raise DataLensError(f"sigma must be below 2^46, got {self.sigma!r}.")
+        noise_scale(sigma=self.sigma)
 
     def to_json(self) -> dict[str, Any]:
-        """A plain object that `from_json` reads back without loss."""
-        return {"event": "gaussian", **asdict(self)}
+        """A plain object that `event_from_json` reads back without loss."""
+        return {"event": self.kind, **asdict(self)}
 
     @classmethod
     def from_json(cls, body: dict[str, Any]) -> "GaussianRelease":
-        """Refuses an event it does not know: an unknown cost is never taken as none."""
-        fields = dict(body)
-        kind = fields.pop("event", None)
-        if kind != "gaussian":
-            raise DataLensError(f"Unknown privacy event {kind!r}; this version knows 'gaussian'.")
-        try:
-            return cls(**fields)
-        except TypeError as error:
-            raise DataLensError(f"A privacy event has the wrong fields: {error}.") from None
+        """Refuses any other event: an unknown cost is never taken as none."""
+        event = event_from_json(body)
+        if not isinstance(event, cls):
+            raise DataLensError(f"A {event.kind!r} event stands where {cls.kind!r} is expected.")
+        return event
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledGaussianRelease:
+    """A sum over a random part of the records, released with floating-point Gaussian noise.
+
+    One step of DP-SGD. Every record takes part with the same probability, independently of all
+    others (Poisson sampling), and who took part stays secret. What is released is the sum, or
+    the sum divided by a public number; never by how many took part.
+    """
+
+    kind: ClassVar[str] = "sampled-gaussian"
+
+    what: str
+    """Which mechanism, as "dp-sgd"."""
+    sampling_probability: float
+    """With which each record takes part: above 0, at most 1."""
+    noise_multiplier: float
+    """sigma, in units of the largest norm of what one record adds to the sum.
+
+    Blanked, a record that takes part moves the sum by at most 1 such unit. Replaced, it moves
+    it by at most 2; the accountants see to that.
+    """
+
+    def __post_init__(self) -> None:
+        positive(sampling_probability=self.sampling_probability)
+        noise_scale(noise_multiplier=self.noise_multiplier)
+        if self.sampling_probability > 1:
+            raise DataLensError(
+                f"sampling_probability must be at most 1, got {self.sampling_probability!r}."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain object that `event_from_json` reads back without loss."""
+        return {"event": self.kind, **asdict(self)}
+
+
+Event = GaussianRelease | SampledGaussianRelease
+
+KNOWN: dict[str, type[Event]] = {
+    event.kind: event for event in (GaussianRelease, SampledGaussianRelease)
+}
+
+
+def event_from_json(body: dict[str, Any]) -> Event:
+    """Refuses an event it does not know: an unknown cost is never taken as none."""
+    fields = dict(body)
+    kind = fields.pop("event", None)
+    if not isinstance(kind, str) or kind not in KNOWN:
+        raise DataLensError(
+            f"Unknown privacy event {kind!r}; this version knows {' and '.join(KNOWN)}."
+        )
+    try:
+        return KNOWN[kind](**fields)
+    except TypeError as error:
+        raise DataLensError(f"A privacy event has the wrong fields: {error}.") from None

@@ -14,6 +14,8 @@ from datalens.mechanism.events import GaussianRelease, positive
 from datalens.mechanism.noise import Integers, Noise
 
 CHUNK = 4096
+BRIGHTEST = 255
+"""Pixels, and pixels less the pixels of a centre, are no larger; so no square can overflow."""
 
 
 def flat(images: NDArray[np.uint8]) -> Integers:
@@ -27,6 +29,9 @@ def bounded(rows: Integers, bound: int) -> Integers:
     A longer row is scaled down and truncated towards zero, which can only shorten it; the
     integer norm is then checked, not assumed.
     """
+    positive(bound=bound)
+    if rows.size and max(int(rows.max()), -int(rows.min())) > BRIGHTEST:
+        raise ArithmeticError("records and centres have values between 0 and 255")
     rows = rows.copy()
     squared = (rows * rows).sum(axis=1)
     for index in np.flatnonzero(squared > bound * bound):
@@ -85,7 +90,7 @@ class SecondMoments:
         return _event("second-moments", self.bound**4, self.sigma)
 
     def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
-        if len(images) * 255**2 >= 2**53:
+        if len(images) * BRIGHTEST**2 >= 2**53:
             raise DataLensError(
                 f"{len(images)} records are too many for exact second moments; use fewer."
             )

@@ -1,21 +1,29 @@
-"""Noise for integer vectors, and where its randomness comes from."""
+"""Noise, and where its randomness comes from.
 
+Three kinds. `exact` and `seeded` noise is added to integers; for steps on floating-point vectors
+(DP-SGD) there is `float-secure` noise, and `seeded` again. Every certificate names the kind.
+"""
+
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from datalens.ensemble.streams import derive
 from datalens.errors import DataLensError
-from datalens.mechanism.events import LARGEST_SIGMA, positive
+from datalens.mechanism.events import noise_scale
 
 NoiseKind = Literal["exact", "float-secure", "seeded"]
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 LARGEST = 2**52
-"""Values and noise stay below this, so that no sum can overflow 64 bits."""
+"""Values stay below this, and so does noise: sigma is below 2^46, and 64 sigma are reached with
+a probability below 2^-2900. So a sum needs 54 of 64 bits. (OpenDP would saturate, not wrap.)"""
 
 
 class Noise(Protocol):
@@ -25,6 +33,15 @@ class Noise(Protocol):
     def kind(self) -> NoiseKind: ...
 
     def add(self, values: Integers, *, sigma: float, key: str) -> Integers: ...
+
+
+class FloatNoise(Protocol):
+    """The same for floating-point vectors, which only the DP-SGD family releases."""
+
+    @property
+    def kind(self) -> NoiseKind: ...
+
+    def add(self, values: Floats, *, sigma: float, key: str) -> Floats: ...
 
 
 @dataclass(frozen=True)
@@ -63,19 +80,82 @@ class SeededNoise:
 
     def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
         _check(values, sigma)
-        generator = np.random.Generator(np.random.Philox(derive(self.secret, "noise", key)))
-        noise = np.rint(generator.standard_normal(values.shape) * sigma).astype(np.int64)
-        return values + noise
+        noise = _normal_from_a_seed(self.secret, key, values.shape) * sigma
+        return values + np.rint(noise).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class FloatSecureNoise:
+    """Floating-point Gaussian noise from the operating system's randomness.
+
+    Guarantee: none but the operating system can tell the noise, whatever seeds were set. The
+    privacy proof is that of real-valued noise, and floating-point numbers are not real numbers:
+    which of them can come out depends, in the last bits, on the value beneath (Mironov 2012).
+    Each noise is the sum of four, so that whoever wants to use that must search through all
+    combinations of four draws (Holohan and Braghin 2021). That is a mitigation, not a proof;
+    integers with exact noise need none.
+    """
+
+    @property
+    def kind(self) -> NoiseKind:
+        return "float-secure"
+
+    def add(self, values: Floats, *, sigma: float, key: str) -> Floats:
+        _check_floats(values, sigma)
+        noise = np.zeros(values.shape)
+        for _ in range(4):
+            noise += _normal_from_the_system(values.size).reshape(values.shape)
+        return values + noise * (sigma / 2)  # four of them have twice the deviation of one
+
+
+@dataclass(frozen=True)
+class SeededFloatNoise:
+    """Floating-point Gaussian noise from a seed: reproducible, and NOT PRIVATE."""
+
+    secret: bytes
+
+    @property
+    def kind(self) -> NoiseKind:
+        return "seeded"
+
+    def add(self, values: Floats, *, sigma: float, key: str) -> Floats:
+        _check_floats(values, sigma)
+        return values + _normal_from_a_seed(self.secret, key, values.shape) * sigma
+
+
+def _normal_from_the_system(count: int) -> Floats:
+    """Standard normal numbers by inversion: 63 bits for the size, one for the sign.
+
+    Sizes come from the lower tail, where floating-point numbers are dense: up to 9.2 deviations.
+    """
+    bits = np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+    tail = ((bits >> np.uint64(1)).astype(np.float64) + 0.5) * 2.0**-64  # in (0, 1/2]
+    size: Floats = -ndtri(tail)
+    return np.where(bits & np.uint64(1), size, -size)
+
+
+def _normal_from_a_seed(secret: bytes, key: str, shape: tuple[int, ...]) -> Floats:
+    generator = np.random.Generator(np.random.Philox(derive(secret, "noise", key)))
+    return generator.standard_normal(shape)
 
 
 def _check(values: Integers, sigma: float) -> None:
-    positive(sigma=sigma)
+    noise_scale(sigma=sigma)
     if values.dtype != np.int64:
         raise TypeError(f"noise is added to int64 values only, got {values.dtype}")
     if values.size and max(int(values.max()), -int(values.min())) >= LARGEST:
-        raise OverflowError("a tally reached 2^52 and noise on it could overflow")
-    if sigma >= LARGEST_SIGMA:
-        raise DataLensError(f"sigma must be below 2^46, got {sigma!r}.")
+        raise DataLensError(
+            "A sum over the records reached 2^52, where noise could overflow; use fewer records"
+            " or a coarser grid."
+        )
+
+
+def _check_floats(values: Floats, sigma: float) -> None:
+    noise_scale(sigma=sigma)
+    if values.dtype != np.float64:
+        raise TypeError(f"floating-point noise is added to float64 values only, got {values.dtype}")
+    if not np.isfinite(values).all():
+        raise DataLensError("Noise cannot hide NaN or infinity; bound every record's part first.")
 
 
 @lru_cache(maxsize=32)

@@ -10,7 +10,7 @@ from torch import Tensor
 from datalens.errors import DataLensError
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.events import GaussianRelease, positive
-from datalens.mechanism.noise import Integers, Noise
+from datalens.mechanism.noise import LARGEST, Integers, Noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,11 @@ class TopAgg:
 
     def __post_init__(self) -> None:
         positive(n_teachers=self.n_teachers, sigma=self.sigma)
+        if self.ballot.levels >= 2**15 or self.n_teachers * self.ballot.levels >= LARGEST:
+            raise DataLensError(
+                f"{self.n_teachers} ballots of {self.ballot.levels} levels could overflow; use"
+                " levels below 2^15, and fewer teachers."
+            )
         if self.quorum is not None and not 0 <= self.quorum <= 100:
             raise DataLensError(f"quorum must be between 0 and 100, got {self.quorum!r}.")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from datalens.errors import DataLensError
-from datalens.mechanism.events import GaussianRelease
+from datalens.mechanism.events import Event
 from datalens.privacy.accountants import Charge, epsilon
 from datalens.privacy.cap import Cap
 from datalens.privacy.chain import GENESIS, Row, check, digest, link
@@ -104,7 +104,7 @@ class Ledger:
             self._refuse_over_cap(self._standing(database), plan)
             self._append(database, run, "reserve", body)
 
-    def spend(self, run: str, key: str, event: GaussianRelease, *, count: int) -> None:
+    def spend(self, run: str, key: str, event: Event, *, count: int) -> None:
         """Charge `count` releases of `event`, durably. `key` names the charge within the run."""
         charge = Charge(event=event, count=count)
         with self._transaction() as database:

@@ -12,7 +12,7 @@ import numpy as np
 
 from datalens.ensemble.ranks import ALONE, Ranks
 from datalens.errors import DataLensError
-from datalens.mechanism.events import GaussianRelease
+from datalens.mechanism.events import Event
 from datalens.mechanism.noise import Integers, Noise
 from datalens.privacy.ledger import Ledger
 
@@ -21,7 +21,7 @@ class Mechanism(Protocol):
     """A query's noise together with its cost."""
 
     @property
-    def event(self) -> GaussianRelease: ...
+    def event(self) -> Event: ...
 
     def release(self, value: Integers, /, *, noise: Noise, key: str) -> Integers: ...
 

@@ -5,7 +5,7 @@ import json
 import re
 import secrets
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
-from datalens.mechanism.noise import ExactNoise, Noise, SeededNoise
+from datalens.mechanism.noise import ExactNoise, Integers, Noise, SeededNoise
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
 from datalens.synthesizers.plan import Plan
@@ -93,6 +93,8 @@ class Session(Member):
     ledger: Ledger
     fresh: bool = False
     """Started just now: nothing of it is in the ledger yet."""
+    inside: Callable[[str, Integers], None] | None = None
+    """A diagnostic that is shown private sums; see Releases."""
 
     @property
     def releases(self) -> Releases:
@@ -102,6 +104,7 @@ class Session(Member):
             noise=self.noise,
             folder=self.folder / "releases",
             ranks=self.ranks,
+            inside=self.inside,
         )
 
     def reserve(self, plan: Plan) -> None:

@@ -29,7 +29,7 @@ SUMMED = 1e4
 """Up to this sigma, tails of the noise are exact sums; beyond, a normal tail is as good."""
 FARTHEST = 30.0
 """Tails are not followed beyond so many sigmas, where they are below 1e-196: q is not less."""
-SHARES: Floats = np.arange(1, 64) / 64
+SHARES: Floats = np.arange(1, 256) / 256
 """Where mu2 is looked for between 1 and its upper end, as exponents; the middle is the optimum."""
 
 

@@ -60,6 +60,8 @@ class Releases:
     noise: Noise
     folder: Path
     ranks: Ranks = ALONE
+    inside: Callable[[str, Integers], None] | None = None
+    """Is shown each sum, which is private, once its release is stored. Nothing comes back."""
 
     def obtain(
         self, key: str, mechanism: Mechanism, query: Callable[[], Integers], *, count: int = 1
@@ -71,6 +73,8 @@ class Releases:
                 self.ledger.spend(self.run, key, mechanism.event, count=count)
                 release = _to_bytes(mechanism.release(total, noise=self.noise, key=key))
                 store(release)
+            if self.inside is not None:
+                self.inside(key, total)
             return release
 
         known = self.ranks.tell(f"recall/{key}", self._recall(key))

@@ -12,6 +12,7 @@ from datalens.data import Positions, PublicFacts, Records
 from datalens.ensemble import Ranks, Teachers, stream
 from datalens.student import Generator, Student
 from datalens.synthesizers.checkpoint import Checkpoints
+from datalens.synthesizers.diagnosis import diagnosed
 from datalens.synthesizers.moments import class_counts
 from datalens.synthesizers.plan import DataLensPlan, Plan
 from datalens.synthesizers.protocol import Synthesizer
@@ -42,6 +43,7 @@ class DataLens(Synthesizer):
         return shards_of(plan, secret).held_by(teachers_of(plan, ranks))
 
     def _train(self, records: Records, plan: DataLensPlan, session: Member) -> None:  # type: ignore[override]
+        session = diagnosed(session, plan)
         chosen, topagg, secret, ranks = plan.settings, plan.topagg, session.secret, session.ranks
         counts = class_counts(records, session.releases, plan.counts)
         self._prior = counts / counts.sum()

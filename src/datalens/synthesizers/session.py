@@ -6,7 +6,7 @@ import re
 import secrets
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
-from datalens.mechanism.noise import ExactNoise, Noise, SeededNoise
+from datalens.mechanism.noise import ExactNoise, Integers, Noise, SeededNoise
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
 from datalens.synthesizers.plan import Plan
@@ -99,6 +99,8 @@ class Session(Member):
     ledger: Ledger
     fresh: bool = False
     """Started just now: nothing of it is in the ledger yet."""
+    inside: Callable[[str, Integers], None] | None = None
+    """A diagnostic that is shown private sums; see Releases."""
 
     @property
     def releases(self) -> Releases:
@@ -108,6 +110,7 @@ class Session(Member):
             noise=self.noise,
             folder=self.folder / "releases",
             ranks=self.ranks,
+            inside=self.inside,
         )
 
     def reserve(self, plan: Plan) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from datalens.data.documents import read_json
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.mechanism.noise import ExactNoise, Noise, SeededNoise
@@ -165,11 +166,14 @@ class Session(Member):
     ) -> "Session":
         """The run whose private folder this is."""
         try:
-            facts = json.loads((folder / "session.json").read_text())
-            secret = bytes.fromhex(facts["secret"])
-            noise: Noise = SeededNoise(secret) if facts["seeded"] else ExactNoise()
-            run, ledger = str(facts["run"]), str(facts["ledger"])
-        except (OSError, ValueError, KeyError, TypeError):
+            facts = read_json(folder / "session.json")
+            secret, run, seeded = bytes.fromhex(facts["secret"]), facts["run"], facts["seeded"]
+            path = ledger_path(facts["ledger"])
+            sound = len(secret) == 32 and re.fullmatch("[0-9a-f]{12}", run)
+            if not sound or not isinstance(seeded, bool):
+                raise ValueError
+            noise: Noise = SeededNoise(secret) if seeded else ExactNoise()
+        except (ValueError, KeyError, TypeError):
             raise DataLensError(
                 f"{folder.parent} cannot be resumed: internal/session.json is missing or damaged."
             ) from None
@@ -177,7 +181,7 @@ class Session(Member):
             run=run,
             secret=secret,
             noise=noise,
-            ledger=Ledger(ledger_path(ledger)),
+            ledger=Ledger(path),
             folder=folder,
             observer=observer or Silent(),
             ranks=ranks,

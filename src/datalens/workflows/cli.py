@@ -170,7 +170,7 @@ def sample(
             raise DataLensError(f"--labels takes class numbers as 0,1,2, got {labels!r}.") from None
     synthesizer = load_run(run)
     drawn = synthesizer.sample(count, wanted, seed=seed)
-    write_samples(out, drawn, tuple(synthesizer.certificate["data"]["classes"]))
+    write_samples(out, drawn, synthesizer.class_names)
     result = {"out": str(out), "count": count, "private": synthesizer.certificate["private"]}
     if as_json:
         _print_json(result)

@@ -1,6 +1,7 @@
 """Whether a reader behaves: it reads, or it says one sentence; soon, and within some memory."""
 
 import faulthandler
+import multiprocessing
 import resource
 import signal
 import sys
@@ -8,6 +9,8 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
 from types import FrameType
 
 from datalens.errors import DataLensError
@@ -24,10 +27,12 @@ class Hang(BaseException):
     """No kind of error that a reader might handle."""
 
 
-def judge(read: Callable[[], object], *, names: tuple[str, ...]) -> bool:
+def judge(
+    read: Callable[[], object], *, names: tuple[str, ...], mebibytes: int = MEBIBYTES
+) -> bool:
     """Whether the file was read; anything but reading and one sentence is a failure.
 
-    The sentence holds one of `names`.
+    The sentence holds one of `names`, and the process grows by less than `mebibytes`.
     """
     before = _peak()
     with deadline(), warnings.catch_warnings(record=True) as said:
@@ -39,8 +44,41 @@ def judge(read: Callable[[], object], *, names: tuple[str, ...]) -> bool:
             taken = False
             check_sentence(str(error), names)
     assert not said, f"a warning reached the user: {said[0].message}"
-    assert _peak() - before < MEBIBYTES, f"took {_peak() - before} MiB"
+    assert _peak() - before < mebibytes, f"took {_peak() - before} MiB"
     return taken
+
+
+def confined(read: Callable[[], object], *, names: tuple[str, ...], mebibytes: int) -> bool:
+    """The same in a process of its own, which may grow by `mebibytes` and no more.
+
+    Its peak is measured, because a reader might make a sentence of a refused allocation; and it
+    is refused 8 GiB, so that a reader without bounds ends itself and not the machine.
+    """
+    forked = multiprocessing.get_context("fork")
+    ours, theirs = forked.Pipe(duplex=False)
+    process = forked.Process(target=_confined, args=(theirs, read, names, mebibytes))
+    process.start()
+    theirs.close()
+    try:
+        verdict = ours.recv() if ours.poll(3 * SECONDS) else "still reading"
+    except EOFError:
+        verdict = "the reader's process died"
+    process.kill()
+    process.join()
+    assert isinstance(verdict, bool), verdict
+    return verdict
+
+
+def _confined(
+    result: Connection, read: Callable[[], object], names: tuple[str, ...], mebibytes: int
+) -> None:
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + 8 * 2**30, held + 8 * 2**30))
+    try:
+        taken: object = judge(read, names=names, mebibytes=mebibytes)
+    except BaseException as error:
+        taken = f"{type(error).__name__}: {error}"
+    result.send(taken)
 
 
 def check_sentence(text: str, names: tuple[str, ...]) -> None:
@@ -51,8 +89,9 @@ def check_sentence(text: str, names: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def deadline(seconds: float = SECONDS) -> Iterator[None]:
+def deadline() -> Iterator[None]:
     """A hang ends in an error; one in compiled code, which hears no signal, ends the process."""
+    seconds = SECONDS
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Hang(f"still reading after {seconds} s")

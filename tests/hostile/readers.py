@@ -27,7 +27,6 @@ from datalens.privacy.releases import Releases
 from datalens.privacy.verify import verify
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.session import Session, Stopped
-from datalens.synthesizers.settings import DataLensSettings
 from datalens.workflows.fitting import make_synthesizer
 from datalens.workflows.progress import tidy_log
 from datalens.workflows.publishing import export
@@ -263,8 +262,6 @@ def _all(*makers: Callable[[Path], None]) -> Callable[[Path], None]:
     return make
 
 
-SETTINGS = tuple(DataLensSettings.model_fields)
-
 READERS = {
     "idx images": Reader(
         make=_idx, file="images", mutate=of_head, read=lambda f: read_idx_images(f / "images")
@@ -313,7 +310,11 @@ READERS = {
         ]
     },
     "preset": Reader(
-        make=_all(_npz, _preset), file="own.toml", mutate=of_toml, read=_use_preset, also=SETTINGS
+        make=_all(_npz, _preset),
+        file="own.toml",
+        mutate=of_toml,
+        read=_use_preset,
+        also=("teachers", "epsilon", "top-k"),
     ),
     **{
         f"{command} {file} {method}": Reader(
@@ -321,7 +322,7 @@ READERS = {
         )
         for command, read in (("sample", _sample), ("verify", _verify), ("export", _export))
         for file, mutate, also in (
-            ("config.toml", of_toml, ("run", *SETTINGS)),
+            ("config.toml", of_toml, ("run",)),
             ("certificate.json", of_json, ()),
             ("ledger.json", of_json, ()),
             ("generator.safetensors", of_either, ()),
@@ -355,5 +356,11 @@ READERS = {
     "release": Reader(
         make=_release, file="counts.npy", mutate=of_head, read=_obtain, also=("counts",)
     ),
-    "ledger": Reader(make=_ledger, file="own.sqlite", mutate=of_bytes, read=_use_ledger),
+    "ledger": Reader(
+        make=_ledger,
+        file="own.sqlite",
+        mutate=of_bytes,
+        read=_use_ledger,
+        also=("ledger", "privacy event", "Run run"),
+    ),
 }

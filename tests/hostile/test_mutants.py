@@ -18,7 +18,7 @@ import pytest
 from .judging import judge
 from .readers import READERS
 
-EXAMPLES = 60
+EXAMPLES = 30
 SLOW_EXAMPLES = 6000
 
 

@@ -58,17 +58,17 @@ def _as_bytes(
             f"images must be uint8 or floats in [0, 1], got {images.dtype}: "
             "use images.astype(np.uint8) if they hold 0 to 255."
         )
+    images = np.atleast_2d(images)  # no images, but they can be spoken of
     rounded = np.empty(images.shape, dtype=np.uint8)
-    targets, sources = np.atleast_1d(rounded), np.atleast_1d(images)
-    for number, image in enumerate(sources):  # one by one: the whole need not be there twice
+    for number, image in enumerate(images):  # one by one: the whole need not be there twice
         sound = (image >= 0) & (image <= 1)  # written so that NaN is not
         if not sound.all():
             raise DataLensError(
                 f"images must be uint8 or floats in [0, 1], but image "
                 f"{number if positions is None else positions[number]} "
-                f"holds {np.atleast_1d(image)[np.atleast_1d(~sound)][0]}: mend it, or divide by 255 if that is the scale."
+                f"holds {image[~sound][0]}: mend it, or divide by 255 if that is the scale."
             )
-        targets[number] = np.rint(image * 255)
+        rounded[number] = np.rint(image * 255)
     return rounded
 
 

@@ -13,8 +13,8 @@ MAX_JSON = 32 * 2**20
 """Bytes of a certificate, or of an extract of 50,000 ledger rows; up to 30 times as much parsed."""
 MAX_TOML = 2 * 2**20
 """Bytes of a configuration: a thousand class names of the longest kind."""
-MAX_LINE = 4096
-"""Bytes of a line of TOML, whose parser takes the square of a dotted key's length."""
+MAX_LINE = 1024
+"""Letters in a line of TOML, whose parser takes the square of a dotted key's length."""
 MAX_DEPTH = 16
 """Levels of nesting; what comes later can then print and compare without counting them."""
 
@@ -69,7 +69,7 @@ def _parsed(file: Path, at_most: int, kind: str, parse: Callable[[str], Any]) ->
 
 def _toml(text: str) -> Document:
     if any(len(line) > MAX_LINE for line in text.splitlines()):
-        raise ValueError(f"a line is longer than {MAX_LINE} characters")
+        raise ValueError(f"a line is longer than {MAX_LINE} letters")
     return tomllib.loads(text)
 
 

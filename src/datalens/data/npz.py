@@ -114,7 +114,7 @@ def _header(stream: IO[bytes], name: str, path: Path, at_most: int = MAX_BYTES) 
     size = math.prod(header.shape) * header.dtype.itemsize
     if min(header.shape, default=0) < 0 or size > at_most:
         raise DataLensError(
-            f"{name} of {path} announces {size:,} bytes: at most {at_most:,} are read."
+            f"{name} of {path} announces too much: at most {at_most:,} bytes are read."
         )
     return header
 

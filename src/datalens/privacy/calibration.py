@@ -37,7 +37,7 @@ def affordable(rho: float, rho_each: float) -> int:
     positive(rho_each=rho_each)
     count = max(int(rho / rho_each), 0)
     while count > 0 and count * rho_each > rho:
-        count -= 1
+        count -= max(1, count >> 52)  # less than that does not change a float of this size
     return count
 
 

@@ -151,7 +151,7 @@ class Ledger:
                 database.execute("ROLLBACK")
                 raise
             database.execute("COMMIT")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # also of a damaged schema's text
             raise DataLensError(f"The ledger {self.path} refused a write ({error}).") from None
         finally:
             database.close()

@@ -20,6 +20,8 @@ MOST_UPDATES = 1_000_000
 MOST_STEPS = 50_000
 MOST_IMAGES = 10_000
 """In a batch."""
+LEAST_SHARE = 1e-6
+"""Of a budget: with less, the noise would have no end."""
 
 
 class Settings(BaseModel):
@@ -27,7 +29,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
-    epsilon: float = Field(gt=0)
+    epsilon: float = Field(gt=0, le=1e9)
     delta: float = Field(default=1e-5, ge=1e-100, lt=1)
     accountant: Literal["certified", "paper"] = "certified"
     label_prior: Literal["uniform", "bought"] = "uniform"
@@ -36,7 +38,7 @@ class Settings(BaseModel):
 class ClassGaussianSettings(Settings):
     """A Gaussian per class: noisy class sums and one noisy second-moment matrix."""
 
-    sums_share: float = Field(default=SUMS_SHARE, gt=0, lt=1)
+    sums_share: float = Field(default=SUMS_SHARE, ge=LEAST_SHARE, lt=1)
     """Share of the budget for the class sums; the second moments get the rest."""
     rank: int | None = Field(default=None, gt=0)
     """Directions kept of the covariance."""
@@ -70,7 +72,7 @@ class DataLensSettings(Settings):
     clip_mode: Literal["raw", "relative"] = "relative"
     weigh_room: bool = True
     """Weigh gradients by the room a pixel has in [0, 1], the same for both signs."""
-    sigma: float | None = Field(default=None, gt=0)
+    sigma: float | None = Field(default=None, ge=1e-9)
     """Noise in ballots. Given: the budget decides the steps. None: the steps decide it."""
     quorum: float | None = Field(default=None, ge=0)
     threshold: bool = True
@@ -85,7 +87,7 @@ class DataLensSettings(Settings):
     """How much of the averaged generator stays at each step; 0 is the last generator."""
 
     warm_start: bool = True
-    warm_start_share: float = Field(default=0.5, gt=0, lt=1)
+    warm_start_share: float = Field(default=0.5, ge=LEAST_SHARE, lt=1)
     """Share of the budget that buys the class-gaussian start."""
     warm_start_updates: int = Field(default=1000, gt=0, le=MOST_UPDATES)
     """How long the student learns from it: free, because it comes after the release."""
@@ -103,9 +105,11 @@ def checked(kind: type[S], values: dict[str, Any]) -> S:
         for item in error.errors():
             name = printable(".".join(str(part) for part in item["loc"]))[:50] or "settings"
             if item["type"] == "extra_forbidden":
-                problems.append(f"{name} is no setting (known: {', '.join(kind.model_fields)})")
+                problems.append(f"{name} is no setting")
             elif item["type"] == "missing":
                 problems.append(f"{name} must be given")
             else:
                 problems.append(f"{name} is {shown(item['input'])}: {item['msg'].lower()}")
-        raise DataLensError("; ".join(problems[:3]) + ".") from None
+        unknown = any(item["type"] == "extra_forbidden" for item in error.errors())
+        known = f" (known: {', '.join(kind.model_fields)})" if unknown else ""
+        raise DataLensError("; ".join(problems[:3]) + f"{known}.") from None

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from datalens.synthesizers import METHODS
+from datalens.synthesizers.session import Stopped
 from datalens.workflows.fitting import Source, fit_run
+from datalens.workflows.progress import Watcher
 
 from . import readers
 
@@ -31,4 +33,9 @@ def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, P
             synthesizer = METHODS[method](epsilon=9.0, **settings)
             fit_run(synthesizer, source, folder / method, ledger=None, seed=None, quiet=True)
             readers.RUNS[method] = folder / method
+        patch.setattr(Watcher, "stopping", lambda self: self._log.exists())
+        with pytest.raises(Stopped):  # after the first vote
+            half = METHODS["datalens"](epsilon=9.0, **SMALL["datalens"])
+            fit_run(half, source, folder / "stopped", ledger=None, seed=None, quiet=True)
+    readers.RUNS |= {"stopped": folder / "stopped", "home": folder / "home", "data": folder}
     yield readers.RUNS

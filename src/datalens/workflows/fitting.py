@@ -140,7 +140,9 @@ def resume_run(
             " resume without --epsilon."
         )
     records = source.share(synthesizer, ranks, secret)
-    if synthesizer.resolve(records.public).to_toml() != text:
+    with reading(out / "config.toml"):
+        resolved = synthesizer.resolve(records.public).to_toml()
+    if resolved != text:
         raise DataLensError(f"{out} was started on other data than {source.name}, or edited since.")
     if ranks.rank > 0:
         return _follow(synthesizer, records, secret, out, ranks)

@@ -58,20 +58,21 @@ def _as_bytes(
             f"images must be uint8 or floats in [0, 1], got {images.dtype}: "
             "use images.astype(np.uint8) if they hold 0 to 255."
         )
-    stray = np.flatnonzero(~((images >= 0) & (images <= 1)))  # written so that NaN is stray too
-    if stray.size:
-        first = np.unravel_index(stray[0], images.shape)
-        number = first[0] if first else 0
-        raise DataLensError(
-            f"images must be uint8 or floats in [0, 1], but image "
-            f"{number if positions is None else positions[number]} "
-            f"holds {images[first]}: mend it, or divide by 255 if that is the scale."
-        )
-    rounded: npt.NDArray[np.uint8] = np.rint(images * 255).astype(np.uint8)
+    images = np.atleast_2d(images)  # no images, but they can be spoken of
+    rounded = np.empty(images.shape, dtype=np.uint8)
+    for number, image in enumerate(images):  # one by one: the whole need not be there twice
+        sound = (image >= 0) & (image <= 1)  # written so that NaN is not
+        if not sound.all():
+            raise DataLensError(
+                f"images must be uint8 or floats in [0, 1], but image "
+                f"{number if positions is None else positions[number]} "
+                f"holds {image[~sound][0]}: mend it, or divide by 255 if that is the scale."
+            )
+        rounded[number] = np.rint(image * 255)
     return rounded
 
 
-def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _channels_first(images: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if images.ndim == 3:
         return images[:, None]
     if images.ndim == 4:

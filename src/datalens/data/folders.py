@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, ImageOps
 
+from datalens.data.limits import MAX_PIXELS
 from datalens.data.records import (
     Keep,
     NoTestSplit,
@@ -146,20 +147,24 @@ def _read(file: Path, image_size: int | None) -> npt.NDArray[np.uint8]:
     """One image (channels, height, width)."""
     with _opened(file) as opened:
         picture = ImageOps.exif_transpose(opened)
-    picture = picture.convert("L" if picture.mode in _GREY else "RGB")
-    if image_size is not None:
-        picture = resize_picture(picture, image_size)
-    pixels = np.asarray(picture)
+        picture = picture.convert("L" if picture.mode in _GREY else "RGB")
+        if image_size is not None:
+            picture = resize_picture(picture, image_size)
+        pixels = np.asarray(picture)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Image.Image]:
+    if not file.is_file():  # a pipe would keep us waiting
+        raise DataLensError(f"{file} is no file: put images, and nothing else, into {file.parent}.")
     try:
         with warnings.catch_warnings():
-            # PIL checks the size in the header, but only warns at first.
+            warnings.simplefilter("ignore")  # of details beside the picture that are damaged
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(file, formats=_FORMATS) as opened:
+                if opened.width * opened.height > MAX_PIXELS:
+                    raise Image.DecompressionBombError
                 yield opened
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise DataLensError(f"{file} has too many pixels to be read: shrink it.") from error

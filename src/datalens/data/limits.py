@@ -7,7 +7,15 @@ MAX_SIDE = 64
 CHANNELS = (1, 3)
 """Grey or RGB."""
 
+MAX_PIXELS = 2**26
+"""Of one picture before it is brought to size: a photograph of 67 megapixels."""
+
 MAX_CLASSES = 1_000
+MAX_NAME = 255
+"""Characters of a class name, as in the name of a folder."""
 
 MAX_BYTES = 4 * 2**30
 """Most that one array may take in memory: a small file can claim to hold any amount."""
+
+MAX_RECORDS = MAX_BYTES // MIN_SIDE**2
+"""As many as fit into one array."""

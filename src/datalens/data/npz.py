@@ -2,16 +2,16 @@
 
 import math
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from datalens.data.limits import MAX_BYTES
+from datalens.data.documents import reading
+from datalens.data.limits import MAX_BYTES, MAX_CLASSES, MAX_NAME
 from datalens.data.records import (
     DECLARED,
     Keep,
@@ -25,6 +25,8 @@ from datalens.data.rows import WrongSize, read_rows
 from datalens.errors import DataLensError
 
 _HOW_TO_SAVE = "save it with np.savez_compressed(path, images=..., labels=...)"
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""NumPy's. The others unpack any amount at once, or ask for gigabytes to begin with."""
 
 
 def load_npz(
@@ -59,32 +61,26 @@ def load_npz(
                 missing = NoTestSplit if split == "test" else DataLensError
                 raise missing(f"{path} has no array {wanted}: {remedy}.")
         if "class_names.npy" in archive.namelist():
-            names = _member(archive, "class_names", path)
+            names = _member(archive, "class_names", path, at_most=4 * MAX_CLASSES * MAX_NAME)
             if names.dtype.kind != "U" or names.ndim != 1:
                 raise DataLensError(
                     f"class_names of {path} must be a one-dimensional array of strings."
                 )
             declared["class_names"] = tuple(names.tolist())
+        # Headers first: what they say is checked before any content is read.
+        shapes = {name: _shape(archive, name, path) for name in (images, labels)}
+        with reading(path):
+            ahead = PublicFacts.of_array(shapes[images], **declared)
+        if shapes[labels] != (ahead.n_records,):
+            raise DataLensError(
+                f"{labels} of {path} must be {ahead.n_records:,}, one per image, but have the "
+                f"shape {shapes[labels]}."
+            )
+        positions = keep(ahead) if keep else None
         numbers = _member(archive, labels, path)
-        ahead = positions = None
-        if keep is not None:
-            shape = _shape(archive, images, path)
-            ahead = _said_of(path, partial(PublicFacts.of_array, shape, **declared))
-            positions = keep(ahead)
         pixels = _member(archive, images, path, positions)
-    make = partial(Records.from_arrays, part_of=ahead, positions=positions, **declared)
-    return _said_of(path, partial(make, pixels, numbers))
-
-
-R = TypeVar("R")
-
-
-def _said_of(path: Path, call: Callable[[], R]) -> R:
-    """The call's result; what it refuses, it refuses of this file."""
-    try:
-        return call()
-    except DataLensError as error:
-        raise DataLensError(f"{path}: {error}") from None
+    with reading(path):
+        return Records.from_arrays(pixels, numbers, part_of=ahead, positions=positions, **declared)
 
 
 @contextmanager
@@ -104,7 +100,7 @@ class _Header(NamedTuple):
     dtype: np.dtype[Any]
 
 
-def _header(stream: IO[bytes], name: str, path: Path) -> _Header:
+def _header(stream: IO[bytes], name: str, path: Path, at_most: int = MAX_BYTES) -> _Header:
     """What there is to read. Pickled objects are refused."""
     # Version 1 only: NumPy writes it for every plain array, and its header is short.
     if np.lib.format.read_magic(stream) != (1, 0):
@@ -116,27 +112,38 @@ def _header(stream: IO[bytes], name: str, path: Path) -> _Header:
             "save plain numbers."
         )
     size = math.prod(header.shape) * header.dtype.itemsize
-    if min(header.shape, default=0) < 0 or size > MAX_BYTES:
+    if min(header.shape, default=0) < 0 or size > at_most:
         raise DataLensError(
-            f"{name} of {path} announces {size:,} bytes: at most {MAX_BYTES:,} are read."
+            f"{name} of {path} announces too much: at most {at_most:,} bytes are read."
         )
     return header
 
 
 def _shape(archive: zipfile.ZipFile, name: str, path: Path) -> tuple[int, ...]:
-    with archive.open(f"{name}.npy") as stream:
+    with _stream(archive, name, path) as stream:
         return _header(stream, name, path).shape
 
 
+def _stream(archive: zipfile.ZipFile, name: str, path: Path) -> IO[bytes]:
+    if archive.getinfo(f"{name}.npy").compress_type not in _COMPRESSIONS:
+        raise DataLensError(f"{name} of {path} is packed in a foreign way: {_HOW_TO_SAVE}.")
+    return archive.open(f"{name}.npy")
+
+
 def _member(
-    archive: zipfile.ZipFile, name: str, path: Path, positions: Positions | None = None
+    archive: zipfile.ZipFile,
+    name: str,
+    path: Path,
+    positions: Positions | None = None,
+    *,
+    at_most: int = MAX_BYTES,
 ) -> npt.NDArray[Any]:
     """One array, or its rows at `positions`.
 
     Not `np.load`: that allocates whatever the header claims.
     """
-    with archive.open(f"{name}.npy") as stream:
-        shape, by_column, dtype = _header(stream, name, path)
+    with _stream(archive, name, path) as stream:
+        shape, by_column, dtype = _header(stream, name, path, at_most)
         try:
             if not by_column and shape:
                 return read_rows(stream, shape, dtype, positions)

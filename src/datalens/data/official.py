@@ -73,9 +73,16 @@ class OfficialSet:
             positions = keep(ahead) if keep else None
             return positions
 
+        def as_many(shape: tuple[int, ...]) -> None:
+            if ahead is not None and shape != (ahead.n_records,):
+                raise DataLensError(
+                    f"{labels} must hold {ahead.n_records:,} labels, one per image, but holds "
+                    f"{shape[0]:,}: fetch both files again."
+                )
+
         return Records.from_arrays(
             read_idx_images(images, rows),
-            read_idx_labels(labels),
+            read_idx_labels(labels, as_many),
             class_names=self.class_names,
             image_size=image_size,
             part_of=ahead,

@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from datalens.data.arrays import as_images, as_labels, shape_of_images
-from datalens.data.limits import CHANNELS, MAX_CLASSES, MAX_SIDE, MIN_SIDE
+from datalens.data.limits import (
+    CHANNELS,
+    MAX_CLASSES,
+    MAX_NAME,
+    MAX_PIXELS,
+    MAX_RECORDS,
+    MAX_SIDE,
+    MIN_SIDE,
+)
 from datalens.data.resizing import check_image_size, resize
 from datalens.errors import DataLensError
 
@@ -45,6 +53,10 @@ class PublicFacts:
         channels, height, width = self.shape
         if self.n_records < 1:
             raise DataLensError(f"{self.name} holds no records: at least one is needed.")
+        if self.n_records > MAX_RECORDS:
+            raise DataLensError(
+                f"{self.name} holds {self.n_records:,} records: at most {MAX_RECORDS:,} are read."
+            )
         if channels not in CHANNELS:
             raise DataLensError(
                 f"{self.name} has images of {channels} channels: "
@@ -74,6 +86,8 @@ class PublicFacts:
     ) -> PublicFacts:
         """The facts of images that lie in an array of this shape, before it is read."""
         channels, height, width = shape_of_images(shape)
+        if height * width > MAX_PIXELS:
+            raise DataLensError(f"images of {height}x{width} pixels are too large: shrink them.")
         if image_size is not None:
             check_image_size(image_size)
             height = width = image_size
@@ -239,6 +253,10 @@ def _check_class_names(names: tuple[str, ...]) -> None:
     for name in names:
         # Unprintable also means bytes that are not UTF-8, which no report could show.
         if not name.strip() or not name.isprintable():
-            raise DataLensError(f"class names must be printable and not empty, got {name!r}.")
+            raise DataLensError(f"class names must be printable and not empty, got {name!r:.50}.")
+        if len(name) > MAX_NAME:
+            raise DataLensError(
+                f"class names have at most {MAX_NAME} letters: {name[:50]}... has {len(name)}."
+            )
         if names.count(name) > 1:
             raise DataLensError(f"class names must differ, but {name!r} is there twice.")

@@ -27,7 +27,7 @@ def read_rows(
     """The rows of an array stored row after row; with `positions` (ascending) only those."""
     n, row = shape[0], math.prod(shape[1:]) * dtype.itemsize
     kept = np.empty((n if positions is None else len(positions), *shape[1:]), dtype=dtype)
-    at_once = max(1, _CHUNK // max(1, row))
+    at_once = max(1, _CHUNK // row) if row else max(1, n)  # rows of nothing could go on for ever
     for start in range(0, n, at_once):
         stop = min(start + at_once, n)
         content = stream.read((stop - start) * row)

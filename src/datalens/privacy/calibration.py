@@ -56,7 +56,7 @@ def affordable(rho: float, rho_each: float) -> int:
         raise DataLensError(f"rho must be a number that can be counted in, got {rho!r}.")
     count = max(int(rho / rho_each), 0)
     while count > 0 and count * rho_each > rho:
-        count -= 1
+        count -= max(1, count >> 52)  # less than that does not change a float of this size
     return count
 
 

@@ -208,7 +208,7 @@ class Ledger:
                 if database.in_transaction:
                     database.execute("ROLLBACK")
                 raise
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # also of a damaged schema's text
             raise DataLensError(
                 f"The ledger {self.path} cannot be used ({error}); it must be a ledger in a folder"
                 " you may write to, with room on its disk."

@@ -132,7 +132,7 @@ def _to_bytes(release: Integers) -> bytes:
 def _from_bytes(content: bytes, name: str) -> Integers:
     try:
         release = np.load(io.BytesIO(content), allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except Exception:  # of a damaged file, NumPy's readers say many things
         raise DataLensError(f"{name} cannot be read.") from None
     if not isinstance(release, np.ndarray) or release.dtype != np.int64:
         raise DataLensError(f"{name} does not hold 64-bit integers.")

@@ -50,10 +50,8 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
         ]
     except DataLensError:
         raise
-    except RecursionError:
-        return [f"{file.name} or ledger.json is nested too deeply."]
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        return [f"{file.name} or ledger.json is not what DataLens writes ({error!r})."]
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError) as e:
+        return [f"{file.name} or ledger.json is not what DataLens writes ({e!r:.200})."]
 
 
 def claims_privacy(path: Path) -> bool:

@@ -15,16 +15,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import load, save, save_file
 from torch import Tensor
 
+from datalens.data.documents import read_whole
 from datalens.ensemble import ALONE, Ranks
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, brief
 from datalens.synthesizers.session import Stopped
 
 SECONDS_BETWEEN = 120.0
 STUDENT = "student.safetensors"
+HEADER = 2**20
+"""Bytes that a student's file may have beside its tensors."""
 
 
 class HasState(Protocol):
@@ -73,7 +76,7 @@ class Checkpoints:
         with self._readable(step):
             for file, part in self._parts(step).items():
                 self._take(file, part)
-            student = (self._at(step) / STUDENT).read_bytes() if self._ranks.rank == 0 else b""
+            student = self._student_bytes(step) if self._ranks.rank == 0 else b""
         student = self._ranks.tell("student", student)
         with self._readable(step):
             self._student.load_state(load(student))
@@ -118,15 +121,19 @@ class Checkpoints:
         return self._folder / f"step-{step:05d}"
 
     def _steps(self) -> list[int]:
-        return sorted(
-            int(path.name.removeprefix("step-")) for path in self._folder.glob("step-[0-9]*")
-        )
+        names = (re.fullmatch(r"step-(\d+)", path.name) for path in self._folder.glob("step-*"))
+        return sorted(int(name[1]) for name in names if name)
 
     def _has(self, step: int) -> bool:
         """Whether all of this rank's teachers are there; on rank 0 also the student."""
-        covered = {number for part in self._parts(step).values() for number in part}
-        student = self._ranks.rank > 0 or (self._at(step) / STUDENT).exists()
-        return student and covered.issuperset(self._own)
+        own = self._own
+        covered = {
+            number
+            for part in self._parts(step).values()
+            for number in range(max(part.start, own.start), min(part.stop, own.stop))
+        }
+        student = self._ranks.rank > 0 or (self._at(step) / STUDENT).is_file()
+        return student and covered.issuperset(own)
 
     def _parts(self, step: int) -> dict[Path, range]:
         """The files that hold some of this rank's teachers, and which teachers they hold."""
@@ -134,7 +141,8 @@ class Checkpoints:
         for file in sorted(self._at(step).glob("teachers-*.safetensors")):
             if match := re.fullmatch(r"teachers-(\d+)-(\d+)", file.stem):
                 part = range(int(match[1]), int(match[2]) + 1)
-                if part.start < self._own.stop and self._own.start < part.stop:
+                ours = part.start < self._own.stop and self._own.start < part.stop
+                if ours and file.is_file():
                     found[file] = part
         return found
 
@@ -146,20 +154,26 @@ class Checkpoints:
             if set(stored.keys()) != set(own):
                 raise ValueError("it is of other teachers")
             for name, tensor in own.items():
-                rows = stored.get_slice(name)[low - part.start : high - part.start]
-                target = tensor[low - self._own.start : high - self._own.start]
-                if (rows.shape, rows.dtype) != (target.shape, target.dtype):
+                stack = stored.get_slice(name)
+                if stack.get_shape() != [len(part), *tensor.shape[1:]]:  # before any is read
                     raise ValueError(f"{name} does not fit")
-                target.copy_(rows)
+                rows = stack[low - part.start : high - part.start]
+                if rows.dtype != tensor.dtype:
+                    raise ValueError(f"{name} is of another kind")
+                tensor[low - self._own.start : high - self._own.start].copy_(rows)
+
+    def _student_bytes(self, step: int) -> bytes:
+        own = sum(tensor.nbytes for tensor in self._student.state().values())
+        return read_whole(self._at(step) / STUDENT, at_most=own + HEADER)
 
     @contextmanager
     def _readable(self, step: int) -> Iterator[None]:
         try:
             yield
-        except (OSError, SafetensorError, KeyError, ValueError) as error:
+        except Exception as error:  # of a damaged file, PyTorch and safetensors say many things
             raise DataLensError(
-                f"The checkpoint {self._at(step)} cannot be read ({error}); delete it and resume:"
-                " the run is rebuilt from its releases."
+                f"The checkpoint {self._at(step)} cannot be read ({brief(error)});"
+                " delete it and resume: the run is rebuilt from its releases."
             ) from None
 
 

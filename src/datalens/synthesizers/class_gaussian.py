@@ -54,4 +54,7 @@ class ClassGaussian(Synthesizer):
         return self._model.arrays()
 
     def _take_arrays(self, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
-        self._model = GaussianModel.from_arrays(arrays, shape=plan.public.shape)
+        model = GaussianModel.from_arrays(arrays, shape=plan.public.shape)
+        if len(model.means) != plan.public.n_classes:
+            raise DataLensError(f"it must have {plan.public.n_classes} class means.")
+        self._model = model

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from datalens.data import Positions, PublicFacts, Records
 from datalens.ensemble import Ranks, Teachers, stream
+from datalens.errors import DataLensError
 from datalens.student import Generator, Student
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.diagnosis import diagnosed
@@ -120,7 +121,7 @@ class DataLens(Synthesizer):
         if {n: a.shape for n, a in arrays.items()} != {
             n: tuple(w.shape) for n, w in student.average.items()
         }:
-            raise ValueError("the generator's weights do not fit its configuration")
+            raise DataLensError("its weights do not fit the run's configuration.")
         student.average = {name: torch.from_numpy(array) for name, array in arrays.items()}
         self._student = student
 

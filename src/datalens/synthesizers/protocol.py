@@ -3,18 +3,18 @@
 import hashlib
 import json
 import secrets
-import tomllib
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from pathlib import Path
+from reprlib import repr as shown
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 
 from datalens.data import Positions, PublicFacts, Records
+from datalens.data.documents import read_json, read_toml, read_whole, reading
 from datalens.ensemble import Ranks
 from datalens.errors import DataLensError
 from datalens.privacy.certificate import issue
@@ -25,6 +25,8 @@ from datalens.synthesizers.settings import Settings, checked
 
 PUBLISHED = ("config.toml", "ledger.json", "certificate.json", "generator.safetensors")
 SAMPLE_CHUNK = 1000
+MAX_GENERATOR = 256 * 2**20
+"""Bytes of a generator's file: the largest that settings allow, and more."""
 
 
 class Synthetic(NamedTuple):
@@ -45,7 +47,7 @@ class Synthesizer(ABC):
     method: ClassVar[str]
     settings_type: ClassVar[type[Settings]]
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, /, **settings: Any) -> None:
         """Keyword-only settings; see `settings_type` for their names and meaning."""
         self.settings = checked(self.settings_type, settings)
         self._certificate: dict[str, Any] | None = None
@@ -150,8 +152,16 @@ class Synthesizer(ABC):
         for start in range(0, count, SAMPLE_CHUNK):
             part = slice(start, start + SAMPLE_CHUNK)
             key = hashlib.sha256(root + start.to_bytes(8, "big")).digest()
-            images[part] = np.rint(self._draw(wanted[part], key) * 255)
+            drawn = self._draw(wanted[part], key)
+            if not np.isfinite(drawn).all():
+                raise DataLensError("This generator's weights are too large to draw images with.")
+            images[part] = np.rint(drawn * 255)
         return Synthetic(images, wanted)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the labels stand for, in their order."""
+        return self._fitted().public.class_names
 
     @property
     def certificate(self) -> dict[str, Any]:
@@ -180,30 +190,23 @@ class Synthesizer(ABC):
         config = read_config(folder)
         if config.get("method") != cls.method:
             raise DataLensError(
-                f"{folder} holds a run of {config.get('method')!r}, not {cls.method!r}."
+                f"{folder} holds a run of {shown(config.get('method'))}, not {cls.method!r}."
             )
-        try:
-            data = config["data"]
-            public = PublicFacts(
-                name=data["name"],
-                n_records=data["n_records"],
-                shape=tuple(data["shape"]),
-                class_names=tuple(data["class_names"]),
-            )
+        with reading(folder / "config.toml"):
             loaded = cls(**config["settings"])
-            plan = loaded.resolve(public)
-            arrays = load_file(folder / "generator.safetensors")
-            loaded._prior = arrays.pop("prior")
-            loaded._take_arrays(arrays, plan)
-            loaded.plan = plan
-            loaded._certificate = json.loads((folder / "certificate.json").read_text())
-            loaded._extract = json.loads((folder / "ledger.json").read_text())["rows"]
-        except DataLensError:
-            raise
-        except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-            raise DataLensError(
-                f"{folder} is not a complete run ({type(error).__name__}: {str(error)[:120]})."
-            ) from None
+            loaded.plan = loaded.resolve(_public(config["data"]))
+        with reading(folder / "generator.safetensors") as file:
+            arrays = load(read_whole(file, at_most=MAX_GENERATOR))
+            loaded._prior = _prior(arrays.pop("prior"), loaded.plan.public.n_classes)
+            if not all(a.dtype == np.float32 and np.isfinite(a).all() for a in arrays.values()):
+                raise DataLensError("its weights are not all finite float32 numbers.")
+            loaded._take_arrays(arrays, loaded.plan)
+        with reading(folder / "certificate.json") as file:
+            loaded._certificate = read_json(file)
+            if not isinstance(loaded._certificate["private"], bool):
+                raise DataLensError("it must say whether the run was private.")
+        with reading(folder / "ledger.json") as file:
+            loaded._extract = read_json(file)["rows"]
         return loaded
 
     def _generator(self) -> bytes:
@@ -255,12 +258,33 @@ class Synthesizer(ABC):
 
 def read_config(folder: Path) -> dict[str, Any]:
     """config.toml of a run folder."""
-    try:
-        return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataLensError(f"{folder} is no run: it has no config.toml.") from None
-    except (OSError, ValueError) as error:
-        raise DataLensError(f"{folder / 'config.toml'} cannot be read ({error}).") from None
+    with reading(folder):
+        if not (folder / "config.toml").exists():
+            raise DataLensError(f"{folder} is no run: it has no config.toml.")
+    return read_toml(folder / "config.toml")
+
+
+def _public(data: dict[str, Any]) -> PublicFacts:
+    """The facts that a configuration repeats, if they are of the kinds that they should be."""
+    channels, height, width = data["shape"]
+    name, n_records, class_names = data["name"], data["n_records"], data["class_names"]
+    numbers, names = (n_records, channels, height, width), (name, *class_names)
+    if any(type(n) is not int for n in numbers) or any(type(n) is not str for n in names):
+        raise DataLensError("its [data] is not what DataLens writes.")
+    return PublicFacts(
+        name=name,
+        n_records=n_records,
+        shape=(channels, height, width),
+        class_names=tuple(class_names),
+    )
+
+
+def _prior(shares: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
+    """How often each class is drawn, if these are shares of one."""
+    fits = shares.shape == (n_classes,) and shares.dtype == np.float64
+    if not fits or not ((shares >= 0).all() and abs(shares.sum() - 1) < 1e-6):  # nor NaN
+        raise DataLensError(f"its prior must be {n_classes} shares that add up to 1.")
+    return shares
 
 
 def _write_json(path: Path, body: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from datalens.data.documents import read_json
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.mechanism.noise import ExactNoise, Integers, Noise, SeededNoise
@@ -196,13 +197,17 @@ class _Facts(NamedTuple):
     @classmethod
     def read(cls, folder: Path) -> "_Facts":
         try:
-            told = json.loads((folder / "session.json").read_text())
-            secret = bytes.fromhex(told["secret"])
-            return cls(str(told["run"]), secret, str(told["ledger"]), bool(told["seeded"]))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            told = read_json(folder / "session.json")
+            facts = cls(told["run"], bytes.fromhex(told["secret"]), told["ledger"], told["seeded"])
+            sound = len(facts.secret) == 32 and re.fullmatch("[0-9a-f]{12}", facts.run)
+            if not sound or not isinstance(facts.seeded, bool):
+                raise ValueError
+            ledger_path(facts.ledger)
+        except (ValueError, KeyError, TypeError):
             raise DataLensError(
                 f"{folder.parent} cannot be resumed: internal/session.json is missing or damaged."
             ) from None
+        return facts
 
 
 def ledger_of(folder: Path) -> Path:

@@ -3,16 +3,25 @@
 A value left at None is chosen from public facts (see plan.py).
 """
 
+from reprlib import repr as shown
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, printable
 
 LEVELS = 64
 """Grid steps of an entry when signs are switched off."""
 SUMS_SHARE = 0.15
 """Share of what is spent on moments that the class sums get; second moments get the rest."""
+
+# A slip of the pen, or a hostile file, must not reserve a budget for a run that cannot end.
+MOST_UPDATES = 1_000_000
+MOST_STEPS = 50_000
+MOST_IMAGES = 10_000
+"""In a batch."""
+LEAST_SHARE = 1e-6
+"""Of a budget: with less, the noise would have no end."""
 
 
 class Settings(BaseModel):
@@ -20,7 +29,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
-    epsilon: float = Field(gt=0)
+    epsilon: float = Field(gt=0, le=1e9)
     delta: float = Field(default=1e-5, ge=1e-100, lt=1)
     accountant: Literal["certified", "paper"] = "certified"
     label_prior: Literal["uniform", "bought"] = "uniform"
@@ -29,7 +38,7 @@ class Settings(BaseModel):
 class ClassGaussianSettings(Settings):
     """A Gaussian per class: noisy class sums and one noisy second-moment matrix."""
 
-    sums_share: float = Field(default=SUMS_SHARE, gt=0, lt=1)
+    sums_share: float = Field(default=SUMS_SHARE, ge=LEAST_SHARE, lt=1)
     """Share of the budget for the class sums; the second moments get the rest."""
     rank: int | None = Field(default=None, gt=0)
     """Directions kept of the covariance."""
@@ -40,9 +49,9 @@ class DataLensSettings(Settings):
 
     discriminator: Literal["compact", "reference"] = "compact"
     n_teachers: int | None = Field(default=None, gt=0)
-    teacher_updates: int = Field(default=1, ge=0)
+    teacher_updates: int = Field(default=1, ge=0, le=MOST_UPDATES)
     """Training updates of every teacher before each vote."""
-    teacher_warm_up: int = Field(default=20, ge=0)
+    teacher_warm_up: int = Field(default=20, ge=0, le=MOST_UPDATES)
     """Updates before the first vote, against the student as it starts."""
     teacher_learning_rate: float = Field(default=1e-3, gt=0, le=1)
     real_batch: int | None = Field(default=None, gt=0)
@@ -63,24 +72,24 @@ class DataLensSettings(Settings):
     clip_mode: Literal["raw", "relative"] = "relative"
     weigh_room: bool = True
     """Weigh gradients by the room a pixel has in [0, 1], the same for both signs."""
-    sigma: float | None = Field(default=None, gt=0)
+    sigma: float | None = Field(default=None, ge=1e-9)
     """Noise in ballots. Given: the budget decides the steps. None: the steps decide it."""
     quorum: float | None = Field(default=None, ge=0)
     threshold: bool = True
 
-    batch_size: int | None = Field(default=None, gt=0)
-    steps: int | None = Field(default=None, gt=0)
-    step_size: float = Field(default=0.05, gt=0)
-    student_updates: int = Field(default=5, gt=0)
-    student_learning_rate: float = Field(default=1e-3, gt=0)
-    latent: int = Field(default=64, gt=0)
+    batch_size: int | None = Field(default=None, gt=0, le=MOST_IMAGES)
+    steps: int | None = Field(default=None, gt=0, le=MOST_STEPS)
+    step_size: float = Field(default=0.05, gt=0, le=100)
+    student_updates: int = Field(default=5, gt=0, le=MOST_UPDATES)
+    student_learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    latent: int = Field(default=64, gt=0, le=4096)
     moving_average: float = Field(default=0.9, ge=0, lt=1)
     """How much of the averaged generator stays at each step; 0 is the last generator."""
 
     warm_start: bool = True
-    warm_start_share: float = Field(default=0.5, gt=0, lt=1)
+    warm_start_share: float = Field(default=0.5, ge=LEAST_SHARE, lt=1)
     """Share of the budget that buys the class-gaussian start."""
-    warm_start_updates: int = Field(default=1000, gt=0)
+    warm_start_updates: int = Field(default=1000, gt=0, le=MOST_UPDATES)
     """How long the student learns from it: free, because it comes after the release."""
 
 
@@ -94,11 +103,13 @@ def checked(kind: type[S], values: dict[str, Any]) -> S:
     except ValidationError as error:
         problems = []
         for item in error.errors():
-            name = ".".join(str(part) for part in item["loc"]) or "settings"
+            name = printable(".".join(str(part) for part in item["loc"]))[:50] or "settings"
             if item["type"] == "extra_forbidden":
-                problems.append(f"{name} is no setting (known: {', '.join(kind.model_fields)})")
+                problems.append(f"{name} is no setting")
             elif item["type"] == "missing":
                 problems.append(f"{name} must be given")
             else:
-                problems.append(f"{name} is {item['input']!r}: {item['msg'].lower()}")
-        raise DataLensError("; ".join(problems) + ".") from None
+                problems.append(f"{name} is {shown(item['input'])}: {item['msg'].lower()}")
+        unknown = any(item["type"] == "extra_forbidden" for item in error.errors())
+        known = f" (known: {', '.join(kind.model_fields)})" if unknown else ""
+        raise DataLensError("; ".join(problems[:3]) + f"{known}.") from None

@@ -172,10 +172,10 @@ def sample(
             raise DataLensError(f"--labels takes class numbers as 0,1,2, got {labels!r}.") from None
     synthesizer = load_run(run)
     drawn = synthesizer.sample(count, wanted, seed=seed)
-    certificate = synthesizer.certificate
-    warning = "" if certificate["private"] else SEEDED
-    write_samples(out, drawn, tuple(certificate["data"]["classes"]), warning=warning)
-    result = {"out": str(out), "count": count, "private": certificate["private"]}
+    private = synthesizer.certificate["private"]
+    warning = "" if private else SEEDED
+    write_samples(out, drawn, synthesizer.class_names, warning=warning)
+    result = {"out": str(out), "count": count, "private": private}
     if as_json:
         _print_json(result)
     else:

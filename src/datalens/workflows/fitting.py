@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from datalens.data import Keep, NoTestSplit, Records, Split, fingerprint, load
+from datalens.data.documents import reading
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.privacy.ledger import BudgetExceeded
@@ -79,8 +80,12 @@ def make_synthesizer(
     if method not in METHODS:
         raise DataLensError(f"Unknown method {method!r}; there are {', '.join(METHODS)}.")
     values: dict[str, Any] = {}
-    if method == "datalens" or preset not in ("auto", "paper"):
+    own = preset not in ("auto", "paper")
+    if method == "datalens" or own:
         values = load_preset(preset, data_name=data_name, epsilon=overrides["epsilon"])
+    if own:
+        with reading(Path(preset)):  # what is wrong with a preset is said of it
+            METHODS[method](**{**values, "epsilon": 1.0})
     return METHODS[method](**{**values, **overrides})
 
 
@@ -154,7 +159,9 @@ def resume_run(
             " resume without --epsilon."
         )
     records = source.share(synthesizer, ranks, secret)
-    if synthesizer.resolve(records.public).to_toml() != text:
+    with reading(out / "config.toml"):
+        resolved = synthesizer.resolve(records.public).to_toml()
+    if resolved != text:
         raise DataLensError(f"{out} was started on other data than {source.name}, or edited since.")
     if ranks.rank > 0:
         return _follow(synthesizer, records, secret, out, ranks)
@@ -168,8 +175,10 @@ def _kept(out: Path) -> dict[str, str]:
     read_config(out)
     if (out / "certificate.json").exists():
         raise DataLensError(f"{out} is finished; there is nothing to resume.")
+    if (out / "log.jsonl").exists():
+        tidy_log(out / "log.jsonl")  # now: what is wrong with it must not be found at the end
     secret = Session.resume(folder=out / "internal").secret.hex()
-    return {"config": (out / "config.toml").read_text(), "secret": secret}
+    return {"config": (out / "config.toml").read_text(encoding="utf-8"), "secret": secret}
 
 
 def _follow(

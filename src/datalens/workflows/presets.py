@@ -5,6 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from datalens.data.documents import read_toml
 from datalens.errors import DataLensError
 
 PAPER_SETS = ("mnist", "fashion-mnist")
@@ -25,9 +26,4 @@ def load_preset(preset: str, *, data_name: str, epsilon: float) -> dict[str, Any
         return tomllib.loads(files("datalens.workflows").joinpath("presets", name).read_text())
     if not preset.endswith(".toml"):
         raise DataLensError(f"Unknown preset {preset!r}; use auto, paper or a FILE.toml.")
-    try:
-        return tomllib.loads(Path(preset).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataLensError(f"The preset {preset} cannot be read ({error.strerror}).") from None
-    except ValueError as error:
-        raise DataLensError(f"The preset {preset} is no TOML ({error}).") from None
+    return read_toml(Path(preset))

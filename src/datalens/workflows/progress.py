@@ -4,12 +4,15 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from datalens.data.documents import MAX_JSON, read_whole
 
 
 class Watcher:
@@ -67,8 +70,13 @@ class Watcher:
 def tidy_log(log: Path) -> None:
     """A resumed run repeats steps it replays: keep one line of each."""
     lines = {}
-    for line in log.read_text().splitlines():
-        with suppress(ValueError, KeyError, TypeError):  # a line that a crash has cut short
+    for line in read_whole(log, at_most=MAX_JSON).splitlines():
+        # A line that a crash has cut short, or that is none of ours, is left out.
+        with suppress(ValueError, KeyError, TypeError, RecursionError, OverflowError):
             entry = json.loads(line)
-            lines[entry["stage"], entry["done"]] = line
+            stage, done, total = str(entry["stage"]), int(entry["done"]), int(entry["total"])
+            spent = float(entry["epsilon"])
+            if isfinite(spent):
+                kept = {"stage": stage, "done": done, "total": total, "epsilon": spent}
+                lines[stage, done] = json.dumps(kept)
     log.write_text("".join(line + "\n" for line in lines.values()))

@@ -6,18 +6,25 @@ from tempfile import TemporaryDirectory
 
 from datalens.errors import DataLensError
 from datalens.synthesizers.protocol import PUBLISHED
+from datalens.workflows.runs import load_run
 
 ALSO = ("samples.png", "report.html", "log.jsonl", "NOT-PRIVATE.txt")
 
 
 def export(run: Path, out: Path) -> list[str]:
-    """Copy the published files by name; whatever else lies in the folder stays there."""
+    """Copy the published files by name; whatever else lies in the folder stays there.
+
+    Links are not followed: they could bring in a file from elsewhere.
+    """
     missing = [name for name in PUBLISHED if not (run / name).is_file()]
     if missing:
         raise DataLensError(f"{run} is no finished run: it lacks {', '.join(missing)}.")
     if out.exists():
         raise DataLensError(f"{out} exists already; name another place.")
     names = [name for name in (*PUBLISHED, *ALSO) if (run / name).is_file()]
+    if links := [name for name in names if (run / name).is_symlink()]:
+        raise DataLensError(f"{run} has links in place of {', '.join(links)}; put the files there.")
+    load_run(run)  # nobody is helped by a run that cannot be read
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=out.parent, prefix=".datalens-") as folder:

@@ -33,7 +33,7 @@ def _curve(spent: list[float]) -> str:
     """Epsilon by step as the points of an SVG polyline in a 600 x 160 box."""
     if len(spent) < 2:
         return ""
-    top = max(spent)
+    top = max(spent) or 1.0
     return " ".join(
         f"{index * 600 / (len(spent) - 1):.1f},{160 - 150 * value / top:.1f}"
         for index, value in enumerate(spent)

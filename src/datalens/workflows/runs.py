@@ -1,6 +1,7 @@
 """Run folders: reading one back, whichever method made it."""
 
 from pathlib import Path
+from reprlib import repr as shown
 
 from datalens.errors import DataLensError
 from datalens.synthesizers import METHODS, Synthesizer
@@ -10,8 +11,8 @@ from datalens.synthesizers.protocol import read_config
 def load_run(run: Path) -> Synthesizer:
     """The fitted synthesizer of a finished run."""
     method = read_config(run).get("method")
-    if method not in METHODS:
-        raise DataLensError(f"{run} was made by an unknown method, {method!r}.")
+    if not isinstance(method, str) or method not in METHODS:
+        raise DataLensError(f"{run} was made by an unknown method, {shown(method)}.")
     if not (run / "certificate.json").is_file():
         raise DataLensError(f"{run} is not finished; go on with datalens fit ... --resume.")
     return METHODS[method].load(run)

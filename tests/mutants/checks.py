@@ -38,8 +38,11 @@ def audit_of_moves(folder: Path) -> bool:
 
 
 def audit_of_runs(folder: Path) -> bool:
-    """Attack (b), and of it only how far a planted record moves what is released."""
-    return planted.attack("datalens", "present", 4).moved <= 1
+    """Attack (b), and of it only how far a planted record moves what is released.
+
+    Of 80 runs on shards that wrap around, 3 moved no further than was paid for; six do not.
+    """
+    return planted.attack("datalens", "present", 6).moved <= 1
 
 
 def isolation_of_records(folder: Path) -> bool:

@@ -1,6 +1,7 @@
 """`datalens audit` from end to end, small."""
 
 import json
+import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -58,8 +59,9 @@ def test_a_black_image_is_no_blank_for_second_moments(monkeypatch: pytest.Monkey
 
 
 def test_too_few_trials_are_refused() -> None:
-    with pytest.raises(DataLensError, match="20 trials"):
-        running.audit(trials=3, runs=20, tell=quiet)
+    for trials, runs in ((3, 20), (20, 3), (0, 20), (20, -1)):
+        with pytest.raises(DataLensError, match="20 trials"):
+            running.audit(trials=trials, runs=runs, tell=quiet)
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return call
 
 
-SMALL = ("--trials", 60)
+SMALL = ("--trials", 60, "--runs", 20)
 
 
 def test_the_command(command: Any, tmp_path: Path) -> None:
@@ -111,5 +113,14 @@ def test_an_exceeded_claim_is_exit_code_1(command: Any, monkeypatch: pytest.Monk
         return tally
 
     monkeypatch.setattr(TopAgg, "release", bare)
-    code, out, _ = command("--trials", 400)
+    code, out, _ = command("--trials", 400, "--runs", 20)
     assert code == 1 and "EXCEEDED" in out and "does NOT hold" in out
+
+
+@pytest.mark.slow
+def test_the_command_on_all_cores(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "datalens", "audit", *map(str, SMALL), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    trials = [entry["trials_in_each_world"] for entry in json.loads(done.stdout)["attacks"]]
+    assert trials == [60, 20, 20]

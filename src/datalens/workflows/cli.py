@@ -231,8 +231,12 @@ def verify(
 
 @app.command()
 def audit(
-    trials: Annotated[int, typer.Option(help="Attacks on the release path, each world.")] = 20_000,
-    runs: Annotated[int, typer.Option(help="Attacks on each method, each world.")] = 2_000,
+    trials: Annotated[
+        int | None, typer.Option(help="Attacks on the release path in each world; else 20,000.")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Attacks on each method in each world; else 2,000.")
+    ] = None,
     run: Annotated[Path | None, typer.Option(help="Also attack the samples of this run.")] = None,
     on: Annotated[str | None, typer.Option(help="The data set that --run was trained on.")] = None,
     data_dir: DataDir = None,

@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from datalens.errors import DataLensError
 from datalens.privacy.accountants import total_rho
-from datalens.privacy.audit import ERROR, Transcript, confidence_of_each, find
+from datalens.privacy.audit import ERROR, FEWEST, Transcript, confidence_of_each, find
 from datalens.workflows.audit import planted, tallies
 from datalens.workflows.audit.samples import audit_samples
 from datalens.workflows.audit.trials import Attack, all_cores, play
@@ -33,12 +33,17 @@ Tell = Callable[[str, int, int], None]
 
 
 def run_audit(
-    *, trials: int, runs: int, samples_of: tuple[Path, Source] | None, out: Path | None
+    *,
+    trials: int | None,
+    runs: int | None,
+    samples_of: tuple[Path, Source] | None,
+    out: Path | None,
 ) -> dict[str, Any]:
     """`datalens audit`: bars on stderr, and all figures in one object.
 
     Figures on the samples of a run are internal: they are kept with the run, and not in `out`.
     """
+    trials, runs = (TRIALS if trials is None else trials), (RUNS if runs is None else runs)
     if out is not None and not out.parent.is_dir():
         raise DataLensError(f"{out.parent} is no folder; name a place for the figures that is.")
     samples = {"membership": audit_samples(*samples_of)} if samples_of else {}
@@ -57,12 +62,14 @@ def run_audit(
 
 def audit(
     *,
-    trials: int = TRIALS,
-    runs: int = RUNS,
+    trials: int,
+    runs: int,
     pool: Executor | None = None,
     tell: Tell = lambda attack, done, total: None,
 ) -> dict[str, Any]:
     """Attack the release path `trials` times in each world, and each method `runs` times."""
+    if min(trials, runs) < FEWEST:
+        raise DataLensError(f"An audit needs {FEWEST} trials and runs or more.")
     confidence = confidence_of_each(len(ATTACKS) * len(DELTAS))
     started = time.monotonic()
     found = []

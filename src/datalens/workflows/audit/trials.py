@@ -6,14 +6,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Literal
 
 import torch
 
-from datalens.errors import DataLensError
-from datalens.privacy.audit import FEWEST, Transcript
+from datalens.privacy.audit import Transcript
 
 World = Literal["blanked", "present"]
 WORLDS: tuple[World, World] = ("blanked", "present")
@@ -27,8 +27,6 @@ BATCH = 50
 
 def play(attack: Attack, trials: int, *, pool: Executor | None = None, tell: Tell) -> Transcript:
     """`trials` runs in each world; without a pool in this process, as tests like it."""
-    if trials < FEWEST:
-        raise DataLensError(f"An audit needs {FEWEST} trials or more, got {trials}.")
     sizes = [min(BATCH, trials - start) for start in range(0, trials, BATCH)]
     tasks = [(world, size) for size in sizes for world in WORLDS]
     if pool is None:
@@ -46,16 +44,25 @@ def play(attack: Attack, trials: int, *, pool: Executor | None = None, tell: Tel
 @contextmanager
 def all_cores() -> Iterator[Executor]:
     """A process for each core, each with one thread. If anything goes wrong, nothing new begins."""
-    pool = ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_one_thread)
+    pool = ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _one_thread() -> None:
+def _begin() -> None:
+    """One thread a process; the process that asked hears Ctrl-C, and its end is ours."""
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asked hears it, and ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)  # killed: nobody is left to be told
 
 
 @contextmanager

@@ -289,6 +289,50 @@ def show_ledger(
 
 
 @app.command()
+def audit(
+    trials: Annotated[
+        int | None, typer.Option(help="Attacks on the release path in each world; else 20,000.")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Attacks on each method in each world; else 2,000.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="Also attack the samples of this run.")] = None,
+    on: Annotated[str | None, typer.Option(help="The data set that --run was trained on.")] = None,
+    data_dir: DataDir = None,
+    classes: Classes = None,
+    image_size: ImageSize = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the figures to FILE.json.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack our own mechanism: a lower bound on epsilon. Exit 1: it exceeds the claim."""
+    from datalens.workflows.audit.running import run_audit
+    from datalens.workflows.audit.tables import LEGEND, audit_tables
+    from datalens.workflows.bench.tables import for_terminal
+    from datalens.workflows.fitting import Source
+
+    if (run is None) is not (on is None):
+        raise DataLensError("--run and --on go together: a run, and the data it was trained on.")
+    target = None
+    if run is not None and on is not None:
+        source = Source(name=on, data_dir=data_dir, image_size=image_size, n_classes=classes)
+        target = (run, source)
+    try:
+        result = run_audit(trials=trials, runs=runs, samples_of=target, out=out)
+    except KeyboardInterrupt:
+        typer.echo("Stopped.", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        _print_json(result)
+    else:
+        for title, rows in audit_tables(result).items():
+            Console().print(for_terminal(title, rows))
+        typer.echo(LEGEND.format(confidence=result["confidence"]))
+        typer.echo("All claims hold." if result["holds"] else "A claim does NOT hold.")
+    if not result["holds"]:
+        raise typer.Exit(1)
+
+
+@app.command()
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     out: Annotated[Path, typer.Option(help="The folder to make.")],

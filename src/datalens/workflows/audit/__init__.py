@@ -1,0 +1,1 @@
+"""`datalens audit`: attacks on our own mechanism, and what they disprove."""

@@ -1,0 +1,49 @@
+"""What an audit found, as tables."""
+
+from typing import Any
+
+from datalens.workflows.bench.tables import Rows
+
+LEGEND = (
+    "epsilon is at least what the attack shows, with {confidence:.1%} confidence in all bounds"
+    " together; it must stay below the exact curve of what the ledger charged. The largest move is"
+    " a tally's or sum's squared distance from its neighbour, as a share of what was paid for."
+)
+
+
+def audit_tables(result: dict[str, Any]) -> dict[str, Rows]:
+    """Title, heads and rows of each table."""
+    found: dict[str, Rows] = {
+        "Attacks on our own mechanism": (
+            ["attack", "trials", "delta", "epsilon >=", "exact", "certified", "move", ""],
+            [
+                [
+                    entry["attack"],
+                    f"2 x {entry['trials_in_each_world']:,}",
+                    f"{bound['delta']:g}",
+                    f"{bound['epsilon_at_least']:.3f}",
+                    f"{bound['exact']:.3f}",
+                    f"{bound['certified']:.3f}",
+                    f"{entry['largest_move']:.3f}",
+                    "holds" if bound["holds"] and entry["largest_move"] <= 1 else "EXCEEDED",
+                ]
+                for entry in result["attacks"]
+                for bound in entry["bounds"]
+            ],
+        )
+    }
+    if "membership" in result:
+        found["Membership inference on samples (internal)"] = (
+            ["attack", "AUC", "95 %", "found at 1 % false alarms", "95 %"],
+            [
+                [
+                    entry["attack"],
+                    f"{entry['auc']:.3f}",
+                    "{:.3f}-{:.3f}".format(*entry["auc_interval"]),
+                    f"{entry['hits_at_one_percent']:.2%}",
+                    "{:.2%}-{:.2%}".format(*entry["hits_interval"]),
+                ]
+                for entry in result["membership"]["attacks"]
+            ],
+        )
+    return found

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from datalens.errors import DataLensError
+from datalens.mechanism.events import GaussianRelease
 from datalens.privacy.accountants import Charge, epsilon, total_rho
 
 Floats = NDArray[np.float64]
@@ -163,6 +164,8 @@ def confidence_of_each(bounds: int) -> float:
 def share_moved(one: NDArray[np.int64], other: NDArray[np.int64], charge: Charge) -> float:
     """How far apart two worlds' values lie, squared, as a share of what the charge pays for."""
     apart = float(((one - other).astype(np.float64) ** 2).sum())
+    if not isinstance(charge.event, GaussianRelease):
+        raise DataLensError("An audit measures the moves of Gaussian releases only.")
     paid = charge.count * charge.event.squared_sensitivity
     if paid == 0:
         return math.inf if apart else 0.0

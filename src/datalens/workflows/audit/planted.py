@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from datalens.data import Records
+from datalens.mechanism.events import GaussianRelease
 from datalens.mechanism.noise import ExactNoise, Integers
 from datalens.privacy.audit import Transcript, share_moved
 from datalens.privacy.ledger import Ledger
@@ -83,6 +84,13 @@ class Exchange(NamedTuple):
     mechanism: Mechanism
     value: Integers
     release: Integers
+
+    @property
+    def sigma(self) -> float:
+        event = self.mechanism.event
+        if not isinstance(event, GaussianRelease):
+            raise TypeError(f"the likelihood of {event.what} is not known here")
+        return event.sigma
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +195,7 @@ def _log_ratio(seen: Exchange, blanked: Integers, present: Integers) -> float:
     """How much likelier the release is if the record was there: normalisers cancel."""
     away = (seen.release - blanked).astype(np.float64)
     near = (seen.release - present).astype(np.float64)
-    return float((away**2 - near**2).sum() / (2 * seen.mechanism.event.sigma**2))
+    return float((away**2 - near**2).sum() / (2 * seen.sigma**2))
 
 
 def _synthesizer(method: str) -> Synthesizer:

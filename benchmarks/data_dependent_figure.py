@@ -90,9 +90,9 @@ def figure(cells: Sequence[dict[str, Any]]) -> str:
 def epsilon_panel(cell: dict[str, Any], x: float, y: float) -> Panel:
     steps = cell["steps"]
     ignored = [step["not_a_bound"] for step in steps]
-    top = max(ignored) * 1.1
+    top = max(ignored) * 1.35  # room for words
     panel = Panel(x, y, steps=len(steps), low=0.0, high=top)
-    panel.axes(f"{cell['title']}: cost", "epsilon", [m for m in range(7) if m <= top])
+    panel.axes(f"{cell['title']}: cost", "epsilon", range(1 + round(max(ignored))))
     panel.line(ignored, GREY, dashed=True)
     panel.line([step["independent"] for step in steps], BLUE)
     known = [step["dependent"] for step in steps if step["dependent"] is not None]

@@ -31,7 +31,7 @@ def costing(eps: float, delta: float = DELTA) -> list[Charge]:
     return [votes(sigma_for(budget_rho(eps, delta), 4))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     eps=st.floats(0.05, 20),
     delta=st.floats(1e-10, 1e-2),
@@ -48,7 +48,7 @@ def test_what_fits_under_a_cap_costs_no_more_than_it(
     assert epsilon(inside, delta) <= eps * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(eps=st.floats(0.05, 20), delta=st.floats(1e-10, 1e-2), share=st.floats(0.05, 0.95))
 def test_the_whole_cap_can_be_spent(eps: float, delta: float, share: float) -> None:
     """Fixing the order costs nothing: a run of the cap's epsilon fits, a slightly larger not."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+from datalens.errors import DataLensError
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.noise import ExactNoise
 from datalens.mechanism.topagg import TopAgg
@@ -24,7 +25,7 @@ from datalens.privacy.data_dependent import (
     renyi_curve,
     theorem_4,
 )
-from datalens.privacy.ledger import BudgetExceeded, Ledger
+from datalens.privacy.ledger import Ledger
 
 OUTCOMES = (-1, 0, 1)
 
@@ -289,15 +290,16 @@ def test_nothing_takes_it_for_a_cost(tmp_path) -> None:  # type: ignore[no-untyp
     bound = DataDependentBound(independent=1.0, dependent=0.5, least=0.5)
     with pytest.raises(TypeError):
         float(bound)  # type: ignore[arg-type]
-    for charge in (bound, Charge(event=bound, count=1)):  # type: ignore[arg-type]
-        with pytest.raises(AttributeError):
-            epsilon([charge], 1e-5)  # type: ignore[list-item]
+    with pytest.raises(DataLensError, match="Unknown privacy event"):
+        Charge(event=bound, count=1)  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        epsilon([bound], 1e-5)  # type: ignore[list-item]
     with pytest.raises(AttributeError):
         totals([bound])  # type: ignore[list-item]
     ledger = Ledger(tmp_path / "ledger.sqlite")
     with pytest.raises(AttributeError):
-        ledger.reserve("run", [Charge(event=bound, count=1)], facts={})  # type: ignore[arg-type]
+        ledger.reserve("run", [bound], facts={})  # type: ignore[list-item]
     assert ledger.rows("run") == []
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(DataLensError, match="Unknown privacy event"):
         ledger.spend("run", "votes/0", bound, count=1)  # type: ignore[arg-type]
     assert ledger.charges("run") == []

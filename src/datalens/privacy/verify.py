@@ -9,12 +9,12 @@ import hashlib
 import json
 import math
 import sqlite3
-import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from datalens.data.documents import read_json, read_toml
 from datalens.errors import DataLensError
 from datalens.privacy.recompute import certified, gaussian, paper, rho, sensitivities
 from datalens.privacy.wording import FORMAT, RELATION, SOURCES, statement
@@ -24,7 +24,6 @@ TOLERANCE = 1e-4
 
 
 LEDGER = "datalens-ledger-2"
-LARGEST_FILE = 100_000_000
 
 
 def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
@@ -34,8 +33,8 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
     lie there too they must fit, and so must the data's whole ledger, if the owner names it.
     """
     file = path / "certificate.json" if path.is_dir() else path
-    certificate = _read(file)
-    extract = _read(file.with_name("ledger.json"))
+    certificate = read_json(file)
+    extract = read_json(file.with_name("ledger.json"))
     try:
         rows = _own_rows(certificate, extract)
         return [
@@ -57,7 +56,7 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
 def claims_privacy(path: Path) -> bool:
     """Whether the certificate is of a private run; one from a seed is NOT PRIVATE."""
     file = path / "certificate.json" if path.is_dir() else path
-    return _read(file).get("private") is True
+    return read_json(file).get("private") is True
 
 
 Row = dict[str, Any]
@@ -93,7 +92,9 @@ def _check_words(certificate: dict[str, Any]) -> list[str]:
 def _check_generator(certificate: dict[str, Any], generator: Path) -> list[str]:
     if not generator.is_file():
         return []  # a certificate may travel alone
-    if hashlib.sha256(generator.read_bytes()).hexdigest() != certificate["generator_sha256"]:
+    with generator.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != certificate["generator_sha256"]:
         return ["generator.safetensors is not the generator that the certificate is about."]
     return []
 
@@ -106,12 +107,11 @@ def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: P
         wrong.append("The certificate names another configuration than was reserved.")
     if certificate["method"] != reserved["method"]:
         wrong.append("The certificate names another method than was reserved.")
-    if not config.is_file():
+    if not config.exists():
         return wrong  # a certificate may travel alone
-    content = _bounded(config)
-    if hashlib.sha256(content).hexdigest() != certificate["configuration_sha256"]:
+    told = read_toml(config)
+    if hashlib.sha256(config.read_bytes()).hexdigest() != certificate["configuration_sha256"]:
         wrong.append("config.toml is not the configuration that the certificate names.")
-    told = tomllib.loads(content.decode())
     settings, data, facts = told["settings"], told["data"], certificate["facts"]
     claimed = certificate["data"]
     pairs = [
@@ -273,28 +273,3 @@ def _counts(charges: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
             raise ValueError(f"unknown or impossible charge {charge!r}")
         counts[event] = counts.get(event, 0) + charge["count"]
     return {event: count for event, count in counts.items() if count}
-
-
-def _read(file: Path) -> dict[str, Any]:
-    content = _bounded(file)
-    try:
-        found = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DataLensError(f"{file} cannot be read as JSON ({type(error).__name__}).") from None
-    if not isinstance(found, dict):
-        raise DataLensError(f"{file} holds no certificate or ledger extract.")
-    return found
-
-
-def _bounded(file: Path) -> bytes:
-    """A file's bytes, if it is there and not larger than any that DataLens writes."""
-    try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise DataLensError(f"{file} is too large for a certificate or ledger extract.")
-        return file.read_bytes()
-    except FileNotFoundError:
-        raise DataLensError(
-            f"{file} does not exist; name a run folder or its certificate."
-        ) from None
-    except OSError as error:
-        raise DataLensError(f"{file} cannot be read ({error.strerror}).") from None

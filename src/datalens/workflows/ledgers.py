@@ -28,6 +28,8 @@ class Account:
     """The same with what runs under way have set aside."""
     spent_replace: float
     """What is spent, if a record is replaced rather than blanked."""
+    spent_pld: float
+    """What is spent, by privacy loss distributions: for show, no bound for discrete noise."""
     cap: dict[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
@@ -39,6 +41,7 @@ class Account:
                 "spent": self.spent,
                 "committed": self.committed,
                 "spent_replace": self.spent_replace,
+                "spent_pld": self.spent_pld,
             },
             "cap": self.cap,
         }
@@ -83,6 +86,7 @@ def account(ledger: Ledger, *, delta: float | None = None) -> Account:
         spent=epsilon(standing.spent, at),
         committed=epsilon(standing.committed, at),
         spent_replace=epsilon(standing.spent, at, relation="replaced"),
+        spent_pld=epsilon(standing.spent, at, "pld"),
         cap={
             "epsilon": cap.epsilon,
             "delta": cap.delta,
@@ -117,7 +121,7 @@ def table(found: Account) -> Table:
 def total_sentence(found: Account) -> str:
     return (
         f"epsilon {found.spent:.4g} spent at delta {found.delta:g} ({found.spent_replace:.4g} if a"
-        " record is replaced)."
+        f" record is replaced; {found.spent_pld:.4g} by loss distributions, for comparison only)."
     )
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from datalens.errors import DataLensError, sentence
+from datalens.errors import DataLensError, printable, sentence
 
 app = typer.Typer(
     add_completion=False,
@@ -222,8 +222,8 @@ def verify(
     if as_json:
         _print_json({"holds": not wrong, "wrong": wrong})
     else:
-        for sentence in wrong:
-            typer.echo(sentence)
+        for fault in wrong:
+            typer.echo(printable(fault))  # it may repeat what is in the file
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
     if wrong:
         raise typer.Exit(1)

@@ -1,12 +1,9 @@
 """Every reader, with a whole file that it reads, and how to break that file."""
 
 import gzip
-import io
 import json
 import shutil
 import struct
-import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +30,7 @@ from datalens.workflows.publishing import export
 from datalens.workflows.report import write_report
 from datalens.workflows.runs import load_run
 
+from .containers import of_either, of_lines, of_member, of_packed, of_png
 from .mutations import Mutator, of_bytes, of_head, of_json, of_toml
 
 COUNTS = ClassCounts(sigma=10.0, n_classes=3)
@@ -80,36 +78,6 @@ def _pictures(suffix: str, mode: str, folder: Path) -> None:
         Image.fromarray(image).convert(mode).save(folder / f"pets/{name}/1.{suffix}", **details)
 
 
-def of_member(name: str, content: bytes, number: int) -> bytes:
-    """An archive whose checksums are right, with one array file broken."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = {entry: archive.read(entry) for entry in archive.namelist()}
-    members[name] = of_head(members[name], number)
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for entry, body in members.items():
-            archive.writestr(entry, body)
-    return packed.getvalue()
-
-
-def of_packed(content: bytes, number: int) -> bytes:
-    """Gzipped after the damage, so that the damage arrives."""
-    return gzip.compress(of_head(gzip.decompress(content), number, length=20), mtime=0)
-
-
-def of_png(content: bytes, number: int) -> bytes:
-    """A PNG whose chunks are broken and whose checksums fit nevertheless."""
-    broken, at = bytearray(of_bytes(content, number)), 8
-    while at + 12 <= len(broken):
-        length = int.from_bytes(broken[at : at + 4], "big")
-        end = at + 8 + length
-        if end + 4 > len(broken):
-            break
-        broken[end : end + 4] = zlib.crc32(broken[at + 4 : end]).to_bytes(4, "big")
-        at = end + 4
-    return bytes(broken)
-
-
 def _load(name: str, folder: Path) -> object:
     return load(str(folder / name), n_classes=None if name == "pets" else 3, image_size=9)
 
@@ -145,26 +113,6 @@ def _export(folder: Path) -> None:
 def _report(folder: Path) -> None:
     tidy_log(folder / "run" / "log.jsonl")
     write_report(folder / "run")
-
-
-def of_safetensors(content: bytes, number: int) -> bytes:
-    """A file whose header has its length stated truly, with a header that is wrong."""
-    length = int.from_bytes(content[:8], "little")
-    header = of_json(content[8 : 8 + length], number)
-    return len(header).to_bytes(8, "little") + header + content[8 + length :]
-
-
-def of_either(content: bytes, number: int) -> bytes:
-    return (of_safetensors if number % 2 else of_head)(content, number)
-
-
-def of_lines(content: bytes, number: int) -> bytes:
-    """A file of JSON lines with one of them wrong."""
-    lines = content.splitlines()
-    if number % 3:
-        lines[number % len(lines)] = of_json(lines[number % len(lines)], number)
-        return b"\n".join(lines)
-    return of_bytes(content, number)
 
 
 def _preset(folder: Path) -> None:
@@ -314,7 +262,7 @@ READERS = {
         file="own.toml",
         mutate=of_toml,
         read=_use_preset,
-        also=("teachers", "epsilon", "top-k"),
+        also=("teachers", "epsilon", "top-k", "clip", "sigma", "quorum"),
     ),
     **{
         f"{command} {file} {method}": Reader(

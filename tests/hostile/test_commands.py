@@ -191,7 +191,7 @@ CASES: dict[str, tuple[list[str], Break, str]] = {
     "verify certificate": (VERIFY, put("run/certificate.json", DEEP), "certif"),
     "verify list": (VERIFY, put("run/certificate.json", b"[1]"), "certificate.json"),
     "verify ledger": (VERIFY, put("run/ledger.json", b"\xff"), "ledger.json"),
-    "verify nothing": (VERIFY, lambda f: (f / "run" / "config.toml").unlink(), "config.toml"),
+    "verify nothing": (VERIFY, lambda f: (f / "run" / "ledger.json").unlink(), "ledger.json"),
 }
 
 
@@ -224,6 +224,15 @@ def test_verify_of_a_certificate_that_reads_but_lies_exits_1(run: Any, place: Pa
     put("run/certificate.json", json.dumps({"run": 1, "epsilon": "0.1"}).encode())(place)
     result = run(*VERIFY)
     assert result.code == 1 and "Traceback" not in result.err
+
+
+def test_a_certificate_cannot_write_its_own_verdict(run: Any, place: Path) -> None:
+    extract = json.loads((place / "run" / "ledger.json").read_text())
+    extract["rows"][-1] |= {"row": "1\x1b[2J\nThe certificate holds.", "run": "another"}
+    (place / "run" / "ledger.json").write_text(json.dumps(extract))
+    result = run(*VERIFY)
+    assert result.code == 1 and "The certificate holds." not in result.out.splitlines()
+    assert all(line.isprintable() for line in result.out.splitlines())
 
 
 def contents(folder: Path, *, but: Path) -> dict[str, bytes | None]:

@@ -83,7 +83,9 @@ def ballots_let_nan_through(patch: Patch) -> None:
 
 
 def charge_comes_after_its_release(patch: Patch) -> None:
-    def obtain(self: Releases, key: str, mechanism: Any, query: Any, *, count: int = 1) -> Any:
+    def obtain(
+        self: Releases, key: str, mechanism: Any, query: Any, *, count: int = 1, shape: Any = None
+    ) -> Any:
         release = mechanism.release(query(), noise=self.noise, key=key)
         self.ledger.spend(self.run, key, mechanism.event, count=count)
         return release

@@ -1,6 +1,7 @@
 """NPZ archives with `images` and `labels`."""
 
 import math
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,7 +106,9 @@ def _header(stream: IO[bytes], name: str, path: Path, at_most: int = MAX_BYTES) 
     # Version 1 only: NumPy writes it for every plain array, and its header is short.
     if np.lib.format.read_magic(stream) != (1, 0):
         raise DataLensError(f"{name} of {path} is no plain array: {_HOW_TO_SAVE}.")
-    header = _Header(*np.lib.format.read_array_header_1_0(stream))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the Python that wrote it
+        header = _Header(*np.lib.format.read_array_header_1_0(stream))
     if header.dtype.hasobject:
         raise DataLensError(
             f"{name} of {path} holds Python objects, which can run code when read: "

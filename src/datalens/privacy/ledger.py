@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, brief
 from datalens.mechanism.events import Event
 from datalens.privacy.accountants import Charge, epsilon
 from datalens.privacy.cap import Cap
@@ -27,8 +27,8 @@ from datalens.privacy.standing import Standing
 VERSION = 2
 """Of the file's schema. Another one is refused, never guessed at."""
 
-_SCHEMA = f"""
-CREATE TABLE entries (
+_TABLES = (
+    """CREATE TABLE entries (
     row INTEGER PRIMARY KEY,
     run TEXT NOT NULL,
     key TEXT NOT NULL,
@@ -36,11 +36,10 @@ CREATE TABLE entries (
     hash TEXT NOT NULL,
     at TEXT NOT NULL,
     UNIQUE (run, key)
-);
-CREATE TABLE fingerprints (kind TEXT NOT NULL, value BLOB NOT NULL);
-CREATE TABLE secret (key BLOB NOT NULL);
-PRAGMA user_version = {VERSION};
-"""
+)""",
+    "CREATE TABLE fingerprints (kind TEXT NOT NULL, value BLOB NOT NULL)",
+    "CREATE TABLE secret (key BLOB NOT NULL)",
+)
 
 OWNER = "owner"
 """Stands where a run's name would, in rows that the data's owner has written."""
@@ -94,6 +93,8 @@ class Ledger:
                 f"The ledger {self.path} cannot be opened ({error}); set DATALENS_HOME to a"
                 " folder you may write to."
             ) from None
+        if self.path.exists() and not self.path.is_file():
+            raise DataLensError(f"The ledger {self.path} is no plain file.")
         with self._transaction():
             pass  # make it, or see that it is one
 
@@ -210,25 +211,27 @@ class Ledger:
                 raise
         except (sqlite3.Error, UnicodeDecodeError) as error:  # also of a damaged schema's text
             raise DataLensError(
-                f"The ledger {self.path} cannot be used ({error}); it must be a ledger in a folder"
-                " you may write to, with room on its disk."
+                f"The ledger {self.path} cannot be used ({brief(error)}); it must be a ledger in"
+                " a folder you may write to, with room on its disk."
             ) from None
         finally:
             database.close()
 
     def _prepare(self, database: sqlite3.Connection) -> None:
-        """Make the tables of a new file; refuse a file that is something else."""
+        """Make the tables of a new file; refuse a file that has others, or views, or triggers."""
         (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version == VERSION:
+        found = database.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+        tables = sorted(row[0] for row in found)
+        if version == VERSION and tables == sorted(_TABLES):
             return
-        (tables,) = database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if version or tables:
             raise DataLensError(
                 f"{self.path} is no ledger of this version of datalens; leave it as it is, and"
                 " name another with --ledger."
             )
-        for statement in _SCHEMA.split(";"):
+        for statement in _TABLES:
             database.execute(statement)
+        database.execute(f"PRAGMA user_version = {VERSION}")
         database.execute("INSERT INTO secret VALUES (?)", (secrets.token_bytes(32),))
         self.path.chmod(0o600)
 

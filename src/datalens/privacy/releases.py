@@ -2,6 +2,7 @@
 
 import io
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -10,11 +11,14 @@ from typing import Protocol
 
 import numpy as np
 
+from datalens.data.documents import read_whole
 from datalens.ensemble.ranks import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.mechanism.events import Event
 from datalens.mechanism.noise import Integers, Noise
 from datalens.privacy.ledger import Ledger
+
+Shape = tuple[int, ...]
 
 
 class Mechanism(Protocol):
@@ -30,14 +34,24 @@ class Door(Protocol):
     """What a method has in hand on any rank."""
 
     def obtain(
-        self, key: str, mechanism: Mechanism, query: Callable[[], Integers], *, count: int = 1
+        self,
+        key: str,
+        mechanism: Mechanism,
+        query: Callable[[], Integers],
+        *,
+        count: int = 1,
+        shape: Shape | None = None,
     ) -> Integers | None:
         """The release named `key`: recalled if it was drawn before, else bought and drawn.
 
         `query` touches the records of this rank, and is called only if there is something left
-        to draw. None is a release that a crash has lost.
+        to draw. None is a release that a crash has lost. A stored one that is not of `shape`,
+        where that is given, has been damaged.
         """
 
+
+LARGEST_FILE = 2**31
+"""Bytes of a stored release: one of 10,000 images of 64x64 in colour has half of that."""
 
 NEW, LOST = b"new", b"lost"
 """What rank 0 says of a release that it cannot simply hand out."""
@@ -64,7 +78,13 @@ class Releases:
     """Is shown each sum, which is private, once its release is stored. Nothing comes back."""
 
     def obtain(
-        self, key: str, mechanism: Mechanism, query: Callable[[], Integers], *, count: int = 1
+        self,
+        key: str,
+        mechanism: Mechanism,
+        query: Callable[[], Integers],
+        *,
+        count: int = 1,
+        shape: Shape | None = None,
     ) -> Integers | None:
         """The release named `key`: recalled if it was drawn before, else bought and drawn."""
 
@@ -82,7 +102,7 @@ class Releases:
             return None
         if known == NEW:
             known = self.ranks.add(key, query(), buy)
-        return _from_bytes(known, f"The stored release {self._stored(key)}")
+        return _from_bytes(known, f"The stored release {self._stored(key)}", shape)
 
     def _stored(self, key: str) -> Path:
         return self.folder / f"{key.replace('/', '-')}.npy"
@@ -97,7 +117,9 @@ class Releases:
             )
         if not stored.exists():
             return LOST if charged else NEW
-        return stored.read_bytes()
+        content = read_whole(stored, at_most=LARGEST_FILE)
+        _from_bytes(content, f"The stored release {stored}")
+        return content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +133,13 @@ class Received:
     ranks: Ranks
 
     def obtain(
-        self, key: str, mechanism: Mechanism, query: Callable[[], Integers], *, count: int = 1
+        self,
+        key: str,
+        mechanism: Mechanism,
+        query: Callable[[], Integers],
+        *,
+        count: int = 1,
+        shape: Shape | None = None,
     ) -> Integers | None:
         """The release named `key`, recalled or drawn by rank 0."""
         known = self.ranks.tell(f"recall/{key}", b"")
@@ -119,7 +147,7 @@ class Received:
             return None
         if known == NEW:
             known = self.ranks.add(key, query(), lambda total: b"")
-        return _from_bytes(known, f"The release {key}")
+        return _from_bytes(known, f"The release {key}", shape)
 
 
 def _to_bytes(release: Integers) -> bytes:
@@ -129,13 +157,16 @@ def _to_bytes(release: Integers) -> bytes:
     return file.getvalue()
 
 
-def _from_bytes(content: bytes, name: str) -> Integers:
+def _from_bytes(content: bytes, name: str, shape: Shape | None = None) -> Integers:
     try:
-        release = np.load(io.BytesIO(content), allow_pickle=False)
+        with warnings.catch_warnings(action="ignore"):  # of headers that old versions wrote
+            release = np.load(io.BytesIO(content), allow_pickle=False)
     except Exception:  # of a damaged file, NumPy's readers say many things
         raise DataLensError(f"{name} cannot be read.") from None
     if not isinstance(release, np.ndarray) or release.dtype != np.int64:
         raise DataLensError(f"{name} does not hold 64-bit integers.")
+    if shape is not None and release.shape != shape:
+        raise DataLensError(f"{name} is of the shape {release.shape}, and should be of {shape}.")
     return release
 
 

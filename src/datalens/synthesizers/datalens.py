@@ -73,7 +73,13 @@ class DataLens(Synthesizer):
                 secret=secret,
                 step=step,
             )
-            release = session.releases.obtain(f"votes/{step}", topagg, tally, count=len(labels))
+            release = session.releases.obtain(
+                f"votes/{step}",
+                topagg,
+                tally,
+                count=len(labels),
+                shape=(len(labels), images[0].numel()),
+            )
             if release is not None:  # one that a crash has lost is passed over
                 direction = torch.from_numpy(topagg.direction(release)).view_as(images)
                 student.follow(

@@ -88,11 +88,22 @@ class MomentPlan:
         """The model of the bought moments; None if a crash lost one of them."""
         images = coarse(records.images, block_side(self.public.shape))
         labels = records.labels
-        sums = releases.obtain("class-sums", self.sums, lambda: self.sums.query(images, labels))
+        d = images[0].size
+        sums = releases.obtain(
+            "class-sums",
+            self.sums,
+            lambda: self.sums.query(images, labels),
+            shape=(self.public.n_classes, d),
+        )
         if sums is None:
             return None
         about = self._second(class_centres(sums, counts))
-        second = releases.obtain("second-moments", about, lambda: about.query(images, labels))
+        second = releases.obtain(
+            "second-moments",
+            about,
+            lambda: about.query(images, labels),
+            shape=(d * (d + 1) // 2,),
+        )
         if second is None:
             return None
         channels, height, width = images.shape[1:]
@@ -128,7 +139,10 @@ def class_counts(
     n, classes = records.public.n_records, records.public.n_classes
     if bought is not None:
         release = releases.obtain(
-            "class-counts", bought, lambda: bought.query(records.images, records.labels)
+            "class-counts",
+            bought,
+            lambda: bought.query(records.images, records.labels),
+            shape=(classes,),
         )
         if release is not None:
             return np.maximum(release.astype(np.float64), 1.0)

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from datalens.errors import DataLensError, sentence
+from datalens.errors import DataLensError, printable, sentence
 
 app = typer.Typer(
     add_completion=False,
@@ -241,8 +241,8 @@ def verify(
     else:
         if not wrong and not private:
             typer.echo(SEEDED)
-        for sentence in wrong:
-            typer.echo(sentence)
+        for fault in wrong:
+            typer.echo(printable(fault))  # it may repeat what is in the file
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
         if whole is not None and not wrong:
             typer.echo(f"So does the whole ledger {whole.stem}.")

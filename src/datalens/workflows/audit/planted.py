@@ -18,7 +18,7 @@ from datalens.mechanism.events import GaussianRelease
 from datalens.mechanism.noise import ExactNoise, Integers
 from datalens.privacy.audit import Transcript, share_moved
 from datalens.privacy.ledger import Ledger
-from datalens.privacy.releases import Door, Mechanism
+from datalens.privacy.releases import Door, Mechanism, Shape
 from datalens.synthesizers import METHODS, ClassGaussian, Synthesizer
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.session import Member, Session, new_secret
@@ -102,7 +102,13 @@ class Tap:
     heard: list[Exchange] = field(default_factory=list)
 
     def obtain(
-        self, key: str, mechanism: Mechanism, query: Callable[[], Integers], *, count: int = 1
+        self,
+        key: str,
+        mechanism: Mechanism,
+        query: Callable[[], Integers],
+        *,
+        count: int = 1,
+        shape: Shape | None = None,
     ) -> Integers | None:
         value = query()
         if self.behind is None:

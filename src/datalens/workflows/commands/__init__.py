@@ -1,0 +1,1 @@
+"""The commands of the command line, each a typed function. cli.py puts them together."""

@@ -1,0 +1,178 @@
+"""`datalens fit`: the one command that spends."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from datalens.errors import DataLensError
+from datalens.workflows.commands.options import (
+    SEEDED,
+    Classes,
+    DataDir,
+    ImageSize,
+    Json,
+    print_json,
+)
+
+
+def fit(
+    dataset: Annotated[str, typer.Argument(help="A data set by name, an NPZ, or a folder.")],
+    epsilon: Annotated[float | None, typer.Option(help="The budget.")] = None,
+    delta: Annotated[float | None, typer.Option(help="1e-5 by default.")] = None,
+    method: Annotated[str, typer.Option(help="datalens or class-gaussian.")] = "datalens",
+    preset: Annotated[str, typer.Option(help="auto, paper, or FILE.toml.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="The run folder to make.")] = None,
+    accountant: Annotated[str | None, typer.Option(help="Sizes the run: certified, paper.")] = None,
+    discriminator: Annotated[str | None, typer.Option(help="compact or reference.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="Number of teachers.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Of teachers' products: float32 or bfloat16.")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="Entries a ballot may name.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise in ballots; fixes the steps.")] = None,
+    quorum: Annotated[float | None, typer.Option(help="Share of teachers that must agree.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Where gradient entries are cut.")] = None,
+    clip_mode: Annotated[str | None, typer.Option(help="raw, or relative to the largest.")] = None,
+    step_size: Annotated[float | None, typer.Option(help="How far the student follows.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images voted on in a step.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of steps; fixes sigma.")] = None,
+    warm_start: Annotated[
+        bool | None, typer.Option("--warm-start/--no-warm-start", help="Start at class-gaussian.")
+    ] = None,
+    no_top_k: Annotated[bool, typer.Option("--no-top-k", help="Every entry votes.")] = False,
+    no_quantisation: Annotated[
+        bool, typer.Option("--no-quantisation", help="Votes on an integer grid, not signs.")
+    ] = False,
+    no_threshold: Annotated[
+        bool, typer.Option("--no-threshold", help="Follow the noisy mean itself.")
+    ] = False,
+    label_prior: Annotated[str | None, typer.Option(help="uniform or bought.")] = None,
+    classes: Classes = None,
+    image_size: ImageSize = None,
+    ledger: Annotated[str | None, typer.Option(help="The data's ledger; its name if left.")] = None,
+    data_dir: DataDir = None,
+    seed: Annotated[int | None, typer.Option(help="Reproducible; needs --not-private.")] = None,
+    not_private: Annotated[
+        bool, typer.Option("--not-private", help="You know a seeded run protects nobody.")
+    ] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other setting: NAME=VALUE.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    device: Annotated[str, typer.Option(help="Where teachers are: cpu or cuda.")] = "cpu",
+    rank_timeout: Annotated[
+        float, typer.Option(help="Under torchrun: seconds to wait for another rank.")
+    ] = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Spend a privacy budget on private images; get a generator and a certificate."""
+    from datalens.synthesizers.session import Stopped
+    from datalens.workflows.fitting import Source, fit_run, make_synthesizer, resume_run
+    from datalens.workflows.joining import joined
+
+    source = Source(name=dataset, data_dir=data_dir, image_size=image_size, n_classes=classes)
+    if (seed is not None) is not not_private:
+        raise DataLensError(
+            "A seed makes a run NOT PRIVATE: give --seed and --not-private together, or neither."
+        )
+    given = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "accountant": accountant,
+        "discriminator": discriminator,
+        "n_teachers": teachers,
+        "precision": precision,
+        "top_k": top_k,
+        "sigma": sigma,
+        "quorum": quorum,
+        "clip": clip,
+        "clip_mode": clip_mode,
+        "step_size": step_size,
+        "batch_size": batch_size,
+        "steps": steps,
+        "warm_start": warm_start,
+        "keep_all": True if no_top_k else None,
+        "quantise": False if no_quantisation else None,
+        "threshold": False if no_threshold else None,
+        "label_prior": label_prior,
+    }
+    others = _pairs(set_ or [])
+    if doubled := set(others) & set(given):
+        raise DataLensError(f"{', '.join(sorted(doubled))}: use its own option, not --set.")
+    overrides = {name: value for name, value in given.items() if value is not None} | others
+    first = True
+    try:
+        with joined(timeout=rank_timeout, device=device) as ranks:
+            first = ranks.rank == 0
+            if resume:
+                if out is None:
+                    raise DataLensError("--resume needs --out, the run to go on with.")
+                if set(overrides) - {"epsilon"} or ledger or seed is not None:
+                    raise DataLensError(
+                        "A resumed run keeps its settings; give none with --resume."
+                    )
+                result = resume_run(source, out, epsilon=epsilon, ranks=ranks)
+            else:
+                if epsilon is None:
+                    raise DataLensError("--epsilon must be given: how much privacy may be spent.")
+                synthesizer = make_synthesizer(
+                    method, preset=preset, data_name=dataset, overrides=overrides
+                )
+                out = out or _free_name(dataset, method, epsilon, private=seed is None)
+                out = Path(ranks.tell("out", bytes(out)).decode())
+                result = fit_run(synthesizer, source, out, ledger=ledger, seed=seed, ranks=ranks)
+    except (Stopped, KeyboardInterrupt):
+        if not first:
+            raise typer.Exit(130) from None
+        where = {"--data-dir": data_dir, "--image-size": image_size, "--classes": classes}
+        words = "".join(f" {name} {value}" for name, value in where.items() if value is not None)
+        typer.echo(
+            f"Stopped. Go on with: datalens fit {dataset}{words} --out {out} --resume", err=True
+        )
+        raise typer.Exit(130) from None
+    if not first:
+        return
+    if as_json:
+        print_json(result)
+    else:
+        _print_fit(result)
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise DataLensError(f"--set takes NAME=VALUE, got {text!r}.")
+        found[name] = value
+    return found
+
+
+def _free_name(dataset: str, method: str, epsilon: float, *, private: bool) -> Path:
+    """runs/DATASET-METHOD-epsilon-E, numbered if there is one already."""
+    stem = f"{Path(dataset).stem}-{method}-epsilon-{epsilon:g}" + (
+        "" if private else "-NOT-PRIVATE"
+    )
+    for number in range(1, 10_000):
+        path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        if not path.exists():
+            return path
+    raise DataLensError("The folder runs/ is full of runs of this name; give --out.")
+
+
+def _print_fit(result: dict[str, Any]) -> None:
+    if not result["private"]:
+        typer.echo(SEEDED)
+    epsilon = result["epsilon"]
+    typer.echo(
+        f"epsilon {epsilon['certified']:.4f} certified, {epsilon['paper']:.4f} by the paper,"
+        f" {epsilon['gaussian']:.4f} Gaussian (no bound); delta {result['delta']:g};"
+        f" {result['epsilon_replace']:.4f} if a record is replaced."
+    )
+    typer.echo(f"{result['releases']} releases in {result['seconds']:.0f} s.")
+    if result["left_over"]:
+        typer.echo(f"{result['left_over']} left-over records reached no teacher.")
+    run = result["run"]
+    typer.echo(f"Picture: {run}/samples.png   Report: {run}/report.html")
+    typer.echo(f"Next: datalens sample {run} --count 5000 --out synthetic.npz")

@@ -1,0 +1,130 @@
+"""What is checked: `verify`, `ledger`, `audit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from datalens.errors import DataLensError, printable
+from datalens.workflows.commands.options import (
+    SEEDED,
+    Classes,
+    DataDir,
+    ImageSize,
+    Json,
+    print_json,
+)
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run folder or certificate.json.")],
+    ledger: Annotated[
+        str | None, typer.Option(help="Also check the data's whole ledger: its name.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Recompute every epsilon from the ledger extract alone. Needs no data. Exit 1: it is wrong.
+
+    Where the run's private half and its ledger are here, the whole ledger is checked too.
+    """
+    from datalens.privacy.verify import claims_privacy
+    from datalens.privacy.verify import verify as check
+    from datalens.workflows.ledgers import ledger_of_run, opened
+
+    whole = opened(ledger).path if ledger else ledger_of_run(run)
+    wrong = check(run, ledger=whole)
+    private = not wrong and claims_privacy(run)
+    if as_json:
+        found = {"holds": not wrong, "private": private, "wrong": wrong}
+        print_json({**found, "ledger": whole and whole.stem})
+    else:
+        if not wrong and not private:
+            typer.echo(SEEDED)
+        for fault in wrong:
+            typer.echo(printable(fault))  # it may repeat what is in the file
+        typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
+        if whole is not None and not wrong:
+            typer.echo(f"So does the whole ledger {whole.stem}.")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def show_ledger(
+    name: Annotated[str | None, typer.Argument(help="A ledger; all if left out.")] = None,
+    cap: Annotated[float | None, typer.Option(help="Let the total never exceed this.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Of the cap and the totals.")] = None,
+    end: Annotated[
+        str | None, typer.Option(help="End this abandoned run; what it did not use returns.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """What all runs on a data set have reserved and spent, and what a cap leaves."""
+    from datalens.workflows import ledgers
+
+    if name is None:
+        if cap is not None or end is not None:
+            raise DataLensError("Name the ledger that --cap or --end is for.")
+        found = [ledgers.account(ledgers.opened(each), delta=delta) for each in ledgers.names()]
+        if as_json:
+            print_json({"ledgers": [each.to_json() for each in found]})
+        elif not found:
+            typer.echo("There is no ledger yet; the first datalens fit makes one.")
+        for each in [] if as_json else found:
+            typer.echo(f"{each.name}: {len(each.runs)} runs, {ledgers.total_sentence(each)}")
+        return
+    ledger = ledgers.opened(name, make=cap is not None)
+    if end is not None:
+        ledger.settle(end)
+    if cap is not None:
+        ledger.set_cap(cap, delta if delta is not None else ledgers.DELTA)
+    account = ledgers.account(ledger, delta=delta)
+    if as_json:
+        print_json(account.to_json())
+        return
+    Console().print(ledgers.table(account))
+    typer.echo(ledgers.total_sentence(account))
+    typer.echo(ledgers.cap_sentence(account))
+
+
+def audit(
+    trials: Annotated[
+        int | None, typer.Option(help="Attacks on the release path in each world; else 20,000.")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(help="Attacks on each method in each world; else 2,000.")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="Also attack the samples of this run.")] = None,
+    on: Annotated[str | None, typer.Option(help="The data set that --run was trained on.")] = None,
+    data_dir: DataDir = None,
+    classes: Classes = None,
+    image_size: ImageSize = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the figures to FILE.json.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack our own mechanism: a lower bound on epsilon. Exit 1: it exceeds the claim."""
+    from datalens.workflows.audit.running import run_audit
+    from datalens.workflows.audit.tables import LEGEND, audit_tables
+    from datalens.workflows.bench.tables import for_terminal
+    from datalens.workflows.fitting import Source
+
+    if (run is None) is not (on is None):
+        raise DataLensError("--run and --on go together: a run, and the data it was trained on.")
+    target = None
+    if run is not None and on is not None:
+        source = Source(name=on, data_dir=data_dir, image_size=image_size, n_classes=classes)
+        target = (run, source)
+    try:
+        result = run_audit(trials=trials, runs=runs, samples_of=target, out=out)
+    except KeyboardInterrupt:
+        typer.echo("Stopped.", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(result)
+    else:
+        for title, rows in audit_tables(result).items():
+            Console().print(for_terminal(title, rows))
+        typer.echo(LEGEND.format(confidence=result["confidence"]))
+        typer.echo("All claims hold." if result["holds"] else "A claim does NOT hold.")
+    if not result["holds"]:
+        raise typer.Exit(1)

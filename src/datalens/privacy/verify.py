@@ -35,6 +35,8 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
     lie there too they must fit, and so must the data's whole ledger, if the owner names it.
     """
     file = path / "certificate.json" if path.is_dir() else path
+    if not file.exists():
+        raise DataLensError(f"{file} does not exist; name a run folder or its certificate.")
     certificate = read_json(file)
     extract = read_json(file.with_name("ledger.json"))
     try:

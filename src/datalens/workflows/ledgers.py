@@ -100,21 +100,19 @@ def account(ledger: Ledger, *, delta: float | None = None) -> Account:
 def table(found: Account) -> Table:
     """One line a run, and the total."""
     rows = Table(title=f"{found.name}: epsilon at delta {found.delta:g}", title_justify="left")
-    for name in ("run", "started", "method", "state", "releases", "reserved", "spent"):
+    for name in ("run", "started", "method", "state", "reserved", "spent"):
         rows.add_column(name, no_wrap=True)
     for run in found.runs:
         rows.add_row(
             run["run"],
-            run["started"][:16].replace("T", " "),
+            run["started"][:10],
             run["method"],
             run["state"],
-            str(run["releases"]),
             f"{run['reserved']:.4g}",
             f"{run['spent']:.4g}",
         )
     rows.add_section()
-    total = str(sum(run["releases"] for run in found.runs))
-    rows.add_row("all runs", "", "", "", total, f"{found.committed:.4g}", f"{found.spent:.4g}")
+    rows.add_row("all runs", "", "", "", f"{found.committed:.4g}", f"{found.spent:.4g}")
     return rows
 
 

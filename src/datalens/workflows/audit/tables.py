@@ -5,9 +5,10 @@ from typing import Any
 from datalens.workflows.bench.tables import Rows
 
 LEGEND = (
-    "epsilon is at least what the attack shows, with {confidence:.1%} confidence in all bounds"
-    " together; it must stay below the exact curve of what the ledger charged. The largest move is"
-    " a tally's or sum's squared distance from its neighbour, as a share of what was paid for."
+    "Runs are in each world. Epsilon is at least what the attack shows, with {confidence:.1%}"
+    " confidence in all bounds together; it must stay below the exact curve of what the ledger"
+    " charged. The move is the largest squared distance of a tally or sum from its neighbour, as a"
+    " share of what was paid for."
 )
 
 
@@ -15,11 +16,11 @@ def audit_tables(result: dict[str, Any]) -> dict[str, Rows]:
     """Title, heads and rows of each table."""
     found: dict[str, Rows] = {
         "Attacks on our own mechanism": (
-            ["attack", "trials", "delta", "epsilon >=", "exact", "certified", "move", ""],
+            ["attack", "runs", "delta", "epsilon >=", "exact", "certified", "move", ""],
             [
                 [
                     entry["attack"],
-                    f"2 x {entry['trials_in_each_world']:,}",
+                    f"{entry['trials_in_each_world']:,}",
                     f"{bound['delta']:g}",
                     f"{bound['epsilon_at_least']:.3f}",
                     f"{bound['exact']:.3f}",

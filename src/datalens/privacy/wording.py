@@ -4,8 +4,8 @@ FORMAT = "datalens-certificate-2"
 NOT_PRIVATE = "NOT PRIVATE"
 
 RELATION = (
-    "Two collections are neighbours if one record is blanked in place, so that it adds nothing to any"
-    " sum and teaches no teacher; the number of records is public. epsilon_replace is the certified"
+    "Two collections are neighbours if one record is blanked in place, so that it adds nothing to"
+    " any sum and teaches no teacher; the number of records is public. epsilon_replace is the certified"
     " epsilon if a record is replaced by any other, a black image for example."
 )
 

@@ -5,8 +5,8 @@ NOT_PRIVATE = "NOT PRIVATE"
 
 RELATION = (
     "Two collections are neighbours if one record is blanked in place, so that it adds nothing to"
-    " any sum and teaches no teacher; the number of records is public. epsilon_replace is the certified"
-    " epsilon if a record is replaced by any other, a black image for example."
+    " any sum and teaches no teacher; the number of records is public. epsilon_replace is the"
+    " certified epsilon if a record is replaced by any other, a black image for example."
 )
 
 SOURCES = {

@@ -208,8 +208,25 @@ def test_a_run_is_not_resumed_on_another_ledger(
     with pytest.raises(DataLensError, match="another configuration"):
         make("datalens", step_size=0.2).fit(records(), session=Session.resume(folder=folder))
     monkeypatch.setenv("DATALENS_HOME", str(tmp_path / "elsewhere"))
+    with pytest.raises(DataLensError, match="is missing"):
+        Session.resume(folder=folder)
+    Ledger(tmp_path / "elsewhere" / "ledgers" / "x.sqlite")
     with pytest.raises(DataLensError, match="knows nothing of this run"):
         make("datalens").fit(records(), session=Session.resume(folder=folder))
+
+
+def test_a_run_killed_before_it_reserved_goes_on(method: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "internal"
+    Session.start(ledger="x", folder=folder)
+    fitted = make(method).fit(records(), session=Session.resume(folder=folder))
+    assert fitted.certificate["epsilon"]["certified"] > 9
+
+
+def test_a_private_run_keeps_off_the_ledgers_of_seeded_ones(method: str, own_home: Path) -> None:
+    for name in ("mine.NOT-PRIVATE", "mine.not-private"):
+        with pytest.raises(DataLensError, match="seeded runs"):
+            make(method).fit(records(), ledger=name)
+    assert not own_home.exists()
 
 
 def test_ablations_follow_their_own_price() -> None:

@@ -19,7 +19,7 @@ from datalens.data.idx import read_idx_images, read_idx_labels
 from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.noise import ExactNoise, Integers
 from datalens.privacy.accountants import Charge
-from datalens.privacy.ledger import Ledger
+from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Releases
 from datalens.privacy.verify import verify
 from datalens.synthesizers.checkpoint import Checkpoints
@@ -173,6 +173,7 @@ def _session(folder: Path) -> None:
     facts = {"run": "a1b2c3d4e5f6", "secret": "00" * 32, "ledger": "own", "seeded": False}
     (folder / "run" / "internal").mkdir(parents=True)
     (folder / "run" / "internal" / "session.json").write_text(json.dumps(facts))
+    Ledger(ledger_path("own"))
 
 
 def _ledger(folder: Path) -> None:
@@ -286,6 +287,7 @@ READERS = {
         file="run/internal/session.json",
         mutate=of_json,
         read=lambda f: Session.resume(folder=f / "run" / "internal"),
+        also=("The ledger",),
     ),
     "student": Reader(
         make=_write_checkpoint,

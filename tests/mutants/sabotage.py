@@ -83,10 +83,10 @@ def ballots_let_nan_through(patch: Patch) -> None:
 
 
 def charge_comes_after_its_release(patch: Patch) -> None:
-    def obtain(
-        self: Releases, key: str, mechanism: Any, query: Any, *, count: int = 1, shape: Any = None
-    ) -> Any:
-        release = mechanism.release(query(), noise=self.noise, key=key)
+    def obtain(self: Releases, key: str, mechanism: Any, query: Any, *, shape: Any = None) -> Any:
+        value = query()
+        release = mechanism.release(value, noise=self.noise, key=key)
+        count = mechanism.releases_in(value)
         self.ledger.spend(self.run, key, mechanism.event, count=count)
         return release
 

@@ -88,6 +88,15 @@ def test_what_a_run_did_not_use_returns_at_its_end(tmp_path: Path) -> None:
         ledger.reserve("c", costing(0.9), facts={})
 
 
+def test_a_cap_that_comes_too_late_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "data.sqlite")
+    ledger.reserve("a", costing(5.0), facts={})
+    with pytest.raises(DataLensError, match=r"too late .* 5 is spent or set aside"):
+        ledger.set_cap(1.0, DELTA)
+    assert ledger.standing().cap is None
+    ledger.set_cap(5.1, DELTA)
+
+
 def test_the_last_cap_holds_and_all_are_recorded(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "data.sqlite")
     ledger.set_cap(0.5, DELTA)
@@ -123,12 +132,14 @@ def _reserve_many(path: Path, who: int) -> None:
 def test_two_processes_never_exceed_the_cap_together(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "data.sqlite")
     ledger.set_cap(1.5, DELTA)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.privacy.test_cap"])
     workers = [context.Process(target=_reserve_many, args=(ledger.path, w)) for w in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
     standing = ledger.standing()
     alone = next(n for n in range(1, 99) if not Cap.of(1.5, DELTA).holds(costing(0.6) * n)) - 1
     assert len(standing.spent) == len(standing.runs) == alone

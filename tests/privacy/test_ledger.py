@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from datalens.errors import DataLensError
+from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.noise import ExactNoise, Integers, Noise
+from datalens.mechanism.topagg import TopAgg
 from datalens.privacy.accountants import Charge
 from datalens.privacy.chain import GENESIS, digest, link
 from datalens.privacy.ledger import AlreadySpent, BudgetExceeded, Ledger, ledger_path
@@ -45,6 +47,33 @@ def test_it_refuses_what_was_not_reserved(ledger: Ledger) -> None:
         ledger.spend("run", "a", other, count=1)
     with pytest.raises(BudgetExceeded, match="reserved nothing"):
         ledger.spend("stranger", "a", EVENT, count=1)
+
+
+def test_nothing_can_be_had_for_nothing(ledger: Ledger) -> None:
+    for count in (0, -1):
+        with pytest.raises(DataLensError):
+            ledger.spend("run", "a", EVENT, count=count)
+    assert ledger.charges("run") == []
+
+
+def test_a_step_of_m_images_is_charged_m_times(ledger: Ledger) -> None:
+    topagg = TopAgg(ballot=BallotRule(top_k=2, clip=1.0), n_teachers=3, sigma=9.0, quorum=None)
+    ledger.reserve("votes", [Charge(event=topagg.event, count=4)], facts={})
+    door = Releases(ledger=ledger, run="votes", noise=ExactNoise(), folder=ledger.path.parent)
+    tally = np.zeros((4, 8), dtype=np.int64)
+    door.obtain("votes/0", topagg, lambda: tally)
+    assert ledger.charges("votes") == [Charge(event=topagg.event, count=4)]
+
+
+def test_a_ledger_that_disappears_is_missed_and_not_made_anew(ledger: Ledger) -> None:
+    away = ledger.path.rename(ledger.path.with_suffix(".away"))
+    with pytest.raises(DataLensError, match="cannot be used"):
+        ledger.spend("run", "a", EVENT, count=1)
+    assert not ledger.path.exists()
+    with pytest.raises(DataLensError, match="is missing"):
+        Ledger(ledger.path, make=False)
+    away.rename(ledger.path)
+    ledger.spend("run", "a", EVENT, count=1)
 
 
 def test_the_same_charge_is_made_once(ledger: Ledger) -> None:
@@ -94,12 +123,13 @@ def _spend_all(path: Path, who: int) -> None:
 
 
 def test_two_processes_never_exceed_the_reservation_together(ledger: Ledger) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
     workers = [context.Process(target=_spend_all, args=(ledger.path, w)) for w in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
     assert sum(charge.count for charge in ledger.charges("run")) == 5
 
 
@@ -171,8 +201,9 @@ def test_a_crash_between_charge_and_release_loses_the_release_not_the_charge(
 def test_nothing_is_released_when_the_budget_is_gone(ledger: Ledger) -> None:
     witness = Witness(ledger.path)
     releases = desk(ledger, witness)  # type: ignore[arg-type]
+    ledger.spend("run", "all", EVENT, count=5)
     with pytest.raises(BudgetExceeded):
-        releases.obtain("big", COUNTS, ones, count=6)
+        releases.obtain("one more", COUNTS, ones)
     assert witness.charged == [] and not list(releases.folder.iterdir())
 
 

@@ -11,17 +11,20 @@ import pytest
 
 from datalens.data import Records
 from datalens.errors import DataLensError
-from datalens.privacy.chain import digest, link
+from datalens.privacy.chain import GENESIS, digest, link
 from datalens.privacy.ledger import Ledger, ledger_path
+from datalens.privacy.recompute import certified, gaussian, paper, rho
 from datalens.privacy.verify import verify
+from datalens.privacy.wording import statement
 from datalens.synthesizers.class_gaussian import ClassGaussian
+from datalens.synthesizers.datalens import DataLens
 
 
-def fitted(folder: Path, epsilon: float = 1.0) -> Path:
+def fitted(folder: Path, epsilon: float = 1.0, delta: float = 1e-5) -> Path:
     chance = np.random.default_rng(0)
     images = chance.integers(0, 256, (40, 1, 8, 8), dtype=np.uint8)
     records = Records.from_arrays(images, np.arange(40) % 2, n_classes=2)
-    ClassGaussian(epsilon=epsilon).fit(records, ledger="owned").save(folder)
+    ClassGaussian(epsilon=epsilon, delta=delta).fit(records, ledger="owned").save(folder)
     return folder
 
 
@@ -130,6 +133,182 @@ def test_a_charge_cannot_hide_among_the_digests(run: Path) -> None:
     assert not any("does not end in the hash" in sentence for sentence in wrong)
 
 
+def test_a_row_cannot_say_one_thing_and_prove_another(run: Path) -> None:
+    """With the true digest beside a forged body, the chain's head would still be right."""
+    extract = json.loads((run / "ledger.json").read_text())
+    certificate = json.loads((run / "certificate.json").read_text())
+    for row in extract["rows"]:
+        if "body" in row:
+            body = json.dumps(row["body"], sort_keys=True)
+            row["digest"] = digest(row["run"], row["key"], body)
+    for charge in [
+        *(row["body"]["charge"] for row in extract["rows"] if "charge" in row.get("body", {})),
+        *(c for row in extract["rows"] for c in row.get("body", {}).get("plan", [])),
+        *certificate["mechanisms"],
+    ]:
+        charge["sigma"] *= 100
+    (run / "ledger.json").write_text(json.dumps(extract))
+    (run / "certificate.json").write_text(json.dumps(certificate))
+    assert any("either one of this run, in full, or a digest" in said for said in verify(run))
+
+
+Change = Callable[[dict[str, Any], list[dict[str, Any]]], None]
+
+
+def forged(run: Path, change: Change) -> list[str]:
+    """Certificate and own rows changed, then everything made to fit again, as an owner could."""
+    certificate = json.loads((run / "certificate.json").read_text())
+    extract = json.loads((run / "ledger.json").read_text())
+    others = [row for row in extract["rows"] if "digest" in row]
+    own = [row for row in extract["rows"] if "body" in row]
+    change(certificate, own)
+    head, rows = GENESIS, [*others, *own]
+    for number, row in enumerate(own):
+        row["body"]["number"] = number
+    for number, row in enumerate(rows, start=1):
+        row["row"] = number
+        text = json.dumps(row.get("body"), sort_keys=True)
+        head = link(
+            head, row["digest"] if "digest" in row else digest(row["run"], row["key"], text)
+        )
+    charges = [row["body"]["charge"] for row in own if row["body"]["kind"] == "spend"]
+    certificate["ledger"] = {"rows": len(rows), "head": head}
+    certificate["releases"] = sum(charge["count"] for charge in charges)
+    restate(certificate, charges)
+    (run / "ledger.json").write_text(json.dumps({**extract, "rows": rows}))
+    (run / "certificate.json").write_text(json.dumps(certificate))
+    return verify(run)
+
+
+def restate(certificate: dict[str, Any], charges: list[dict[str, Any]]) -> None:
+    """Every epsilon and the statement, as the forged charges would have them."""
+    delta = certificate["delta"]
+    total = rho(charges, "squared_sensitivity")
+    certificate["epsilon"] |= {
+        "certified": certified(total, delta),
+        "paper": paper(total, delta),
+        "gaussian": gaussian(total, delta),
+    }
+    replaced = rho(charges, "squared_sensitivity_replace")
+    certificate["epsilon_replace"] = certified(replaced, delta)
+    certificate["statement"] = statement(
+        private=True,
+        epsilon=certificate["epsilon"]["certified"],
+        delta=delta,
+        records=certificate["data"]["n_records"],
+        noise="exact",
+    )
+
+
+def charges_of(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All three places where a run says what it charged."""
+    spent = [row["body"]["charge"] for row in rows if row["body"]["kind"] == "spend"]
+    return [*spent, *rows[0]["body"]["plan"], *certificate["mechanisms"]]
+
+
+def with_all(**values: Any) -> Change:
+    def change(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        for charge in charges_of(certificate, rows):
+            charge.update(values)
+
+    return change
+
+
+def votes_with(**values: Any) -> Change:
+    def change(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        for charge in charges_of(certificate, rows):
+            if charge["what"] == "votes":
+                charge.update(values)
+
+    return change
+
+
+def louder(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    for charge in charges_of(certificate, rows):
+        charge["sigma"] *= 100
+
+
+def fewer_entries(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    votes_with(squared_sensitivity=4, squared_sensitivity_replace=4)(certificate, rows)
+    for mechanism in certificate["mechanisms"]:
+        if mechanism["what"] == "votes":
+            mechanism["parameters"]["top_k"] = 1
+
+
+def without(what: str) -> Change:
+    def change(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        rows[:] = [r for r in rows if r["body"].get("charge", {}).get("what") != what]
+        plan = rows[0]["body"]["plan"]
+        rows[0]["body"]["plan"] = [charge for charge in plan if charge["what"] != what]
+        kept = [m for m in certificate["mechanisms"] if m["what"] != what]
+        certificate["mechanisms"] = kept
+
+    return change
+
+
+def one_step_less(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """A charge left out, and the certificate's count lowered to fit."""
+    del rows[-2]
+    for mechanism in certificate["mechanisms"]:
+        if mechanism["what"] == "votes":
+            mechanism["count"] -= 5
+
+
+def loose_delta(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    certificate["delta"] = certificate["budget"]["delta"] = 0.9
+
+
+FORGERIES: dict[str, Change] = {
+    "a hundred times the noise": louder,
+    "a ballot of one entry": fewer_entries,
+    "one charge a step": votes_with(count=1),
+    "no votes": without("votes"),
+    "no sums": without("class-sums"),
+    "one step less": one_step_less,
+    "nothing counted": with_all(count=0),
+    "counts of a part": with_all(count=0.001),
+    "counts of True": with_all(count=True),
+    "sigma without end": with_all(sigma=1e150),
+    "another delta": loose_delta,
+}
+
+
+@pytest.fixture
+def voted(tmp_path: Path) -> Path:
+    chance = np.random.default_rng(0)
+    images = chance.integers(0, 256, (60, 1, 8, 8), dtype=np.uint8)
+    records = Records.from_arrays(images, np.arange(60) % 3, n_classes=3)
+    made = DataLens(
+        epsilon=3.0,
+        n_teachers=6,
+        steps=3,
+        batch_size=5,
+        top_k=4,
+        latent=4,
+        teacher_warm_up=1,
+        warm_start_updates=2,
+    )
+    made.fit(records, ledger="owned").save(tmp_path / "voted")
+    return tmp_path / "voted"
+
+
+def test_a_forger_who_changes_nothing_is_believed(voted: Path) -> None:
+    """The control: what the others are refused for is what they changed."""
+    assert forged(voted, lambda certificate, rows: None) == []
+
+
+@pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES.keys())
+def test_files_that_contradict_each_other_are_refused(voted: Path, forgery: Change) -> None:
+    assert forged(voted, forgery)
+
+
+@pytest.mark.parametrize("epsilon, delta", [(9000.0, 1e-5), (3000.0, 0.5), (1e-4, 0.3)])
+def test_honest_certificates_far_from_the_usual_hold(
+    tmp_path: Path, epsilon: float, delta: float
+) -> None:
+    assert verify(fitted(tmp_path / "run", epsilon, delta)) == []
+
+
 def test_certificate_and_extract_are_enough(run: Path) -> None:
     for name in ("config.toml", "generator.safetensors"):
         (run / name).unlink()
@@ -149,14 +328,12 @@ def test_the_verifier_shares_no_code_with_the_ledger() -> None:
     assert ours == {
         "datalens.data.documents",
         "datalens.errors",
+        "datalens.privacy.rechain",
         "datalens.privacy.recompute",
         "datalens.privacy.wording",
     }
-    reader, arithmetic = (
-        Path(str(module.__file__)).parents[1] / name
-        for name in ("data/documents.py", "privacy/recompute.py")
-    )
-    for file in (reader, arithmetic):
+    parts = ("data/documents.py", "privacy/rechain.py", "privacy/recompute.py")
+    for file in (Path(str(module.__file__)).parents[1] / name for name in parts):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("datalens"):
                 assert node.module == "datalens.errors"

@@ -70,7 +70,13 @@ def test_the_whole_way(run: Any, tmp_path: Path) -> None:
     }
     assert run("verify", "r").code == 0
     told = run("verify", "r/certificate.json", "--json").json
-    assert told == {"holds": True, "private": True, "wrong": [], "ledger": "digits"}
+    assert told == {
+        "holds": True,
+        "private": True,
+        "wrong": [],
+        "not_checked": [],
+        "ledger": "digits",
+    }
 
     assert run("sample", "r", "--count", 30, "--out", "s.npz").code == 0
     with np.load("s.npz") as drawn:
@@ -331,6 +337,80 @@ def test_a_ledger_adds_up_its_runs_and_keeps_its_cap(run: Any, tmp_path: Path) -
     assert [entry["state"] for entry in told["runs"]] == ["ended", "ended"]
     assert "all runs" in run("ledger", "digits").out
     assert "digits: 2 runs" in run("ledger").out
+
+
+def test_what_a_cap_leaves_is_rounded_down(run: Any) -> None:
+    from datalens.workflows.ledgers import _rounded_down
+
+    for value in (2.07899, 0.123456, 19.9999, 0.00010009, 9.9999, 1.0):
+        assert 0.999 * value < float(_rounded_down(value)) <= value
+
+
+def test_a_ledger_with_a_huge_epsilon_is_still_shown(run: Any, tmp_path: Path) -> None:
+    words = ("--method", "class-gaussian", "--epsilon", "10000", "--out", tmp_path / "a")
+    assert run("fit", "digits", *words).code == 0
+    for more in ((), ("--delta", "1e-300"), ("--json",)):
+        shown = run("ledger", "digits", *more)
+        assert shown.code == 0 and "nan" not in shown.out.lower()
+    json.loads(run("ledger", "digits", "--json").out, parse_constant=pytest.fail)
+
+
+def test_files_that_are_no_ledgers_are_named_and_passed_over(run: Any, own_home: Path) -> None:
+    run("ledger", "mine", "--cap", "3")
+    (own_home / "ledgers" / "junk.sqlite").write_text("no database at all" * 100)
+    (own_home / "ledgers" / "folder.sqlite").mkdir()
+    shown = run("ledger")
+    assert shown.code == 0 and "mine: 0 runs" in shown.out
+    assert "junk" in shown.err and "folder" in shown.err
+
+
+def test_bad_caps_leave_nothing(run: Any, own_home: Path) -> None:
+    for words in (("--cap", "nan"), ("--cap", "-1"), ("--cap", "1", "--delta", "2")):
+        assert run("ledger", "foo", *words).code == 2
+    assert not own_home.exists()
+
+
+def test_another_ledger_of_the_same_name_condemns_nobody(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fit = ("fit", "digits", "--method", "class-gaussian", "--epsilon", "2", "--out")
+    run(*fit, tmp_path / "a")
+    monkeypatch.setenv("DATALENS_HOME", str(tmp_path / "another"))
+    run(*fit, tmp_path / "b")
+    held = run("verify", tmp_path / "a")
+    assert held.code == 0 and "whole ledger" not in held.out
+    assert run("verify", tmp_path / "a", "--ledger", "digits").code == 1
+
+
+def test_a_run_that_never_began_says_so(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "a" / "internal").mkdir(parents=True)
+    said = run("fit", "digits", "--out", tmp_path / "a", "--resume")
+    assert said.code == 2 and "has cost nothing" in said.err
+
+
+def test_a_ledger_that_disappears_takes_no_run_with_it(
+    run: Any, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was paid for stays on disk, and the run goes on when the ledger is back."""
+    from datalens.privacy.ledger import Ledger
+
+    path, away = own_home / "ledgers" / "digits.sqlite", tmp_path / "away"
+    spend, spent = Ledger.spend, []
+
+    def vanishing(self: Ledger, *words: Any, **more: Any) -> None:
+        spend(self, *words, **more)
+        spent.append(words)
+        if len(spent) == 4:
+            path.rename(away)
+
+    monkeypatch.setattr(Ledger, "spend", vanishing)
+    words = ("fit", "digits", "--epsilon", "3", "--out", tmp_path / "a", *SMALL)
+    lost = run(*words)
+    assert lost.code == 2 and "digits.sqlite" in lost.err and not path.exists()
+    assert len(list((tmp_path / "a" / "internal" / "releases").glob("*.npy"))) == 4
+    away.rename(path)
+    assert run("fit", "digits", "--out", tmp_path / "a", "--resume").code == 0
+    assert run("verify", tmp_path / "a").code == 0
 
 
 def test_an_abandoned_run_can_be_ended(run: Any, own_home: Path) -> None:

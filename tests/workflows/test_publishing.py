@@ -64,12 +64,13 @@ def test_published_files_follow_from_the_releases(
 ) -> None:
     one, other = sources
     fit(method, one, tmp_path / "a")
-    (tmp_path / "b").mkdir()
-    shutil.copytree(tmp_path / "a" / "internal", tmp_path / "b" / "internal")
+    inside = tmp_path / "b" / "internal"
+    inside.mkdir(parents=True)
     shutil.copy(tmp_path / "a" / "config.toml", tmp_path / "b")
-    for file in (tmp_path / "b" / "internal").glob("*.json"):
-        if file.name != "session.json":
-            file.unlink()
+    shutil.copy(tmp_path / "a" / "internal" / "session.json", inside)
+    shutil.copytree(tmp_path / "a" / "internal" / "releases", inside / "releases")
+    for name in ("timings.json", "evaluation.json", "audit.json", "data_dependent.jsonl"):
+        (inside / name).write_text("what lies here is of no consequence")
     resume_run(other, tmp_path / "b", epsilon=None, quiet=True)
     first, second = (published(tmp_path / run, tmp_path / f"public-{run}") for run in "ab")
     assert set(first) >= {"certificate.json", "ledger.json", "report.html", "samples.png"}

@@ -64,6 +64,9 @@ class ClassSums:
         np.add.at(sums, labels, rows)
         return sums
 
+    def releases_in(self, sums: Integers) -> int:
+        return 1
+
     def release(self, sums: Integers, *, noise: Noise, key: str) -> Integers:
         return noise.add(sums, sigma=self.sigma, key=key)
 
@@ -103,6 +106,9 @@ class SecondMoments:
             total += rows.T @ rows
         return total[np.triu_indices(d)].astype(np.int64)
 
+    def releases_in(self, triangle: Integers) -> int:
+        return 1
+
     def release(self, triangle: Integers, *, noise: Noise, key: str) -> Integers:
         return noise.add(triangle, sigma=self.sigma, key=key)
 
@@ -129,6 +135,9 @@ class ClassCounts:
 
     def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
         return np.bincount(labels, minlength=self.n_classes).astype(np.int64)
+
+    def releases_in(self, counts: Integers) -> int:
+        return 1
 
     def release(self, counts: Integers, *, noise: Noise, key: str) -> Integers:
         return noise.add(counts, sigma=self.sigma, key=key)

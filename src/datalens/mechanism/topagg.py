@@ -60,6 +60,10 @@ class TopAgg:
         by_image = (x.transpose(0, 1).flatten(1).cpu() for x in (places, votes))
         into.scatter_add_(1, next(by_image), next(by_image).to(into.dtype))
 
+    def releases_in(self, tally: Integers) -> int:
+        """One for each image of the tally (m, d): a step of m images pays m times."""
+        return len(tally)
+
     def release(self, tally: Integers, *, noise: Noise, key: str) -> Integers:
         """The tally under noise: the only thing that crosses to the public side."""
         return noise.add(tally, sigma=self.event.sigma, key=key)

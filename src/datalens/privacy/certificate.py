@@ -7,7 +7,7 @@ from typing import Any
 
 from datalens.mechanism.noise import NoiseKind
 from datalens.privacy.accountants import AccountantName, Charge, epsilon
-from datalens.privacy.wording import FORMAT, RELATION, SOURCES, statement
+from datalens.privacy.wording import FORMAT, GAUSSIAN_IS, RELATION, SOURCES, statement
 
 
 def issue(
@@ -52,7 +52,7 @@ def issue(
         "delta": delta,
         "epsilon": by_accountant,
         "epsilon_replace": epsilon(charges, delta, "certified", "replaced"),
-        "gaussian_is": "for comparison only: no bound for discrete noise",
+        "gaussian_is": GAUSSIAN_IS,
         "noise": {"kind": noise, "source": SOURCES[noise]},
         "facts": facts,
         "versions": versions(),

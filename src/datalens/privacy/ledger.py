@@ -16,10 +16,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from datalens.errors import DataLensError, brief
 from datalens.mechanism.events import Event
-from datalens.privacy.accountants import Charge, epsilon
+from datalens.privacy.accountants import Charge
+from datalens.privacy.accountants import epsilon as cost
 from datalens.privacy.cap import Cap
 from datalens.privacy.chain import GENESIS, Row, check, digest, link
 from datalens.privacy.standing import Standing
@@ -47,6 +49,10 @@ OWNER = "owner"
 
 class BudgetExceeded(DataLensError):
     """The charge does not fit into what was reserved, or under the cap. Nothing was written."""
+
+
+class OverTheCap(BudgetExceeded):
+    """The plan does not fit under the cap: the run was not let in, and has no row."""
 
 
 class AlreadySpent(DataLensError):
@@ -78,14 +84,24 @@ def _now() -> datetime:
 class Ledger:
     """Reserve, spend, settle.
 
-    Guarantee: when `spend` returns, the charge is on disk; when it raises, nothing was charged.
-    The charges of a run never exceed what it reserved, no charge is made twice, and what is spent
-    or set aside never exceeds the cap, also when several processes write at once (each write is
-    one immediate transaction).
+    Guarantee: when `spend` returns, the charge is on disk. (When it raises, nothing was charged;
+    only an interruption just after the write can leave a charge without its release.) The charges
+    of a run never exceed what it reserved, no charge is made twice, and what is spent or set aside
+    never exceeds the cap, also when several processes write at once (each write is one immediate
+    transaction).
     """
 
-    def __init__(self, path: Path, *, clock: Callable[[], datetime] = _now) -> None:
+    def __init__(
+        self, path: Path, *, make: bool = True, clock: Callable[[], datetime] = _now
+    ) -> None:
+        """The ledger in this file, which is made if need be; later it must not disappear."""
         self.path, self._clock = Path(path), clock
+        if self.path.exists() and not self.path.is_file():
+            raise DataLensError(f"The ledger {self.path} is no plain file.")
+        if not make and not self.path.exists():
+            raise DataLensError(
+                f"The ledger {self.path} is missing; set DATALENS_HOME to where it is."
+            )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -93,9 +109,7 @@ class Ledger:
                 f"The ledger {self.path} cannot be opened ({error}); set DATALENS_HOME to a"
                 " folder you may write to."
             ) from None
-        if self.path.exists() and not self.path.is_file():
-            raise DataLensError(f"The ledger {self.path} is no plain file.")
-        with self._transaction():
+        with self._transaction(make=make):
             pass  # make it, or see that it is one
 
     def reserve(self, run: str, plan: Sequence[Charge], *, facts: dict[str, Any]) -> None:
@@ -108,12 +122,16 @@ class Ledger:
     def spend(self, run: str, key: str, event: Event, *, count: int) -> None:
         """Charge `count` releases of `event`, durably. `key` names the charge within the run."""
         charge = Charge(event=event, count=count)
+        if count < 1:
+            raise DataLensError(f"A release is charged at least once, got {count}.")
         with self._transaction() as database:
             known = self._standing(database, run).runs.get(run)
             if known is None:
                 raise BudgetExceeded(f"Run {run} has reserved nothing in the ledger.")
             if known.state == "ended":
-                raise BudgetExceeded(f"Run {run} has been settled and can spend no more.")
+                raise BudgetExceeded(
+                    f"Run {run} has been settled and can spend no more; start a new one."
+                )
             reserved = sum(c.count for c in known.reserved if c.event == event)
             spent = sum(c.count for c in known.spent if c.event == event)
             if spent + count > reserved:
@@ -138,6 +156,12 @@ class Ledger:
         """From now on no run is let in that could take the total over epsilon at delta."""
         cap = Cap.of(epsilon, delta)
         with self._transaction() as database:
+            committed = self._standing(database).committed
+            if not cap.holds(committed):
+                raise DataLensError(
+                    f"A cap of epsilon {epsilon:g} at delta {delta:g} comes too late for the ledger"
+                    f" {self.path.stem}: {cost(committed, delta):.4g} is spent or set aside."
+                )
             self._append(database, OWNER, None, {"kind": "cap", **cap.to_json()})
         return cap
 
@@ -192,11 +216,12 @@ class Ledger:
             return dict(database.execute("SELECT run, at FROM entries WHERE key = 'reserve'"))
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, *, make: bool = False) -> Iterator[sqlite3.Connection]:
+        address = f"file:{quote(str(self.path))}?mode={'rwc' if make else 'rw'}"
         try:
-            database = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            database = sqlite3.connect(address, uri=True, timeout=60, isolation_level=None)
         except sqlite3.Error as error:
-            raise DataLensError(f"The ledger {self.path} cannot be opened ({error}).") from None
+            raise DataLensError(f"The ledger {self.path} cannot be used ({error}).") from None
         try:
             database.execute("PRAGMA synchronous = EXTRA")  # on disk when COMMIT returns
             database.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's cache too
@@ -266,7 +291,8 @@ class Ledger:
         same = database.execute("SELECT count(*) FROM entries WHERE run = ?", (run,))
         (number,) = same.fetchone()  # within the run, so that a gap shows
         key = key or f"{body['kind']}/{number}"
-        text = json.dumps({**body, "number": number}, sort_keys=True)
+        salt = secrets.token_hex(16)  # so that nobody can guess what a digest is of
+        text = json.dumps({**body, "number": number, "salt": salt}, sort_keys=True)
         at = self._clock().isoformat(timespec="seconds")
         values = (row + 1, run, key, text, link(previous, digest(run, key, text)), at)
         try:
@@ -279,8 +305,8 @@ class Ledger:
         if cap is None or cap.holds([*standing.committed, *plan]):
             return
         waiting = sum(run.state == "under way" for run in standing.runs.values())
-        asked = epsilon(plan, cap.delta)
-        raise BudgetExceeded(
+        asked = cost(plan, cap.delta)
+        raise OverTheCap(
             f"The ledger {self.path.stem} has a cap of epsilon {cap.epsilon:g} at delta"
             f" {cap.delta:g}, of which {cap.left(standing.committed):.4g} is left"
             + (f" ({waiting} runs under way have set theirs aside)" if waiting else "")

@@ -6,6 +6,9 @@ from typing import Any
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
+GRID = 64
+"""Levels of a vote that is not a sign."""
+
 
 def sensitivities(what: str, parameters: dict[str, Any]) -> tuple[float, float]:
     """Squared sensitivity with a record blanked, and with a record replaced."""
@@ -21,6 +24,25 @@ def sensitivities(what: str, parameters: dict[str, Any]) -> tuple[float, float]:
     if what == "class-counts":
         return 1, 2
     raise ValueError(f"unknown mechanism {what!r}")
+
+
+def planned(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The releases that a configuration decides on: which, how many, and of votes how noisy."""
+    settings, once = told["settings"], {"count": 1}
+    plan: dict[str, dict[str, Any]] = {}
+    if settings["label_prior"] == "bought":
+        plan["class-counts"] = once
+    if told["method"] == "class-gaussian" or settings["warm_start"]:
+        plan |= {"class-sums": once, "second-moments": once}
+    if told["method"] == "datalens":
+        levels = 1 if settings["quantise"] else GRID
+        plan["votes"] = {
+            "count": settings["steps"] * settings["batch_size"],  # each image is one release
+            "sigma": settings["sigma"] * levels,
+            "top_k": settings["top_k"],
+            "levels": levels,
+        }
+    return plan
 
 
 def rho(charges: list[dict[str, Any]], sensitivity: str) -> float:

@@ -27,6 +27,9 @@ class Mechanism(Protocol):
     @property
     def event(self) -> Event: ...
 
+    def releases_in(self, value: Integers, /) -> int:
+        """How many times `event` is to be paid for the release of this value."""
+
     def release(self, value: Integers, /, *, noise: Noise, key: str) -> Integers: ...
 
 
@@ -39,7 +42,6 @@ class Door(Protocol):
         mechanism: Mechanism,
         query: Callable[[], Integers],
         *,
-        count: int = 1,
         shape: Shape | None = None,
     ) -> Integers | None:
         """The release named `key`: recalled if it was drawn before, else bought and drawn.
@@ -83,13 +85,13 @@ class Releases:
         mechanism: Mechanism,
         query: Callable[[], Integers],
         *,
-        count: int = 1,
         shape: Shape | None = None,
     ) -> Integers | None:
         """The release named `key`: recalled if it was drawn before, else bought and drawn."""
 
         def buy(total: Integers) -> bytes:
             with _room(self._stored(key), len(_to_bytes(np.zeros_like(total)))) as store:
+                count = mechanism.releases_in(total)
                 self.ledger.spend(self.run, key, mechanism.event, count=count)
                 release = _to_bytes(mechanism.release(total, noise=self.noise, key=key))
                 store(release)
@@ -138,7 +140,6 @@ class Received:
         mechanism: Mechanism,
         query: Callable[[], Integers],
         *,
-        count: int = 1,
         shape: Shape | None = None,
     ) -> Integers | None:
         """The release named `key`, recalled or drawn by rank 0."""

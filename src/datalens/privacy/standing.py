@@ -45,7 +45,8 @@ class Standing:
                 cap = Cap(**{name: body[name] for name in ("epsilon", "delta", "order", "bound")})
             elif kind == "reserve":
                 plan = [Charge.from_json(charge) for charge in body.pop("plan")]
-                body.pop("number", None)
+                for ours in ("number", "salt"):
+                    body.pop(ours, None)
                 runs[row.run] = RunStanding(run=row.run, facts=body, reserved=plan)
             elif kind == "spend":
                 runs[row.run].spent.append(Charge.from_json(body["charge"]))

@@ -6,26 +6,33 @@ closed forms. Read it from `verify` downwards.
 """
 
 import hashlib
-import json
 import math
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from datalens.data.documents import read_json, read_toml
 from datalens.errors import DataLensError
-from datalens.privacy.recompute import certified, gaussian, paper, rho, sensitivities
-from datalens.privacy.wording import FORMAT, RELATION, SOURCES, statement
+from datalens.privacy.rechain import (
+    Row,
+    check_chain,
+    check_run,
+    check_whole_ledger,
+    own_rows,
+)
+from datalens.privacy.recompute import (
+    certified,
+    gaussian,
+    paper,
+    planned,
+    rho,
+    sensitivities,
+)
+from datalens.privacy.wording import FORMAT, GAUSSIAN_IS, RELATION, SOURCES, statement
 
 TOLERANCE = 1e-4
-"""Relative. The writer minimises over a grid of orders, this file over all of them."""
-
-
-LEDGER = "datalens-ledger-2"
+"""Relative. The writer rounds, and minimises over a grid of orders; this file over all."""
 
 
 def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
@@ -40,15 +47,15 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
     certificate = read_json(file)
     extract = read_json(file.with_name("ledger.json"))
     try:
-        rows = _own_rows(certificate, extract)
+        rows = own_rows(certificate, extract)
         with np.errstate(all="ignore"):  # figures that are not ours may overflow
             return [
                 *_check_words(certificate),
                 *_check_generator(certificate, file.with_name("generator.safetensors")),
                 *_check_configuration(certificate, rows, file.with_name("config.toml")),
-                *_check_chain(certificate, extract),
-                *_check_run(rows),
-                *(_check_whole_ledger(certificate, extract, ledger) if ledger else []),
+                *check_chain(certificate, extract),
+                *check_run(rows),
+                *(check_whole_ledger(certificate, extract, ledger) if ledger else []),
                 *_check_mechanisms(certificate, rows),
                 *_check_epsilon(certificate, rows),
             ]
@@ -58,21 +65,17 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
         return [f"{file.name} or ledger.json is not what DataLens writes ({e!r:.200})."]
 
 
+def unchecked(path: Path) -> list[str]:
+    """Which of a run's published files are not here, so that nobody could look at them."""
+    folder = path if path.is_dir() else path.parent
+    names = ("config.toml", "generator.safetensors")
+    return [name for name in names if not (folder / name).exists()]
+
+
 def claims_privacy(path: Path) -> bool:
     """Whether the certificate is of a private run; one from a seed is NOT PRIVATE."""
     file = path / "certificate.json" if path.is_dir() else path
     return read_json(file).get("private") is True
-
-
-Row = dict[str, Any]
-
-
-def _own_rows(certificate: dict[str, Any], extract: dict[str, Any]) -> list[Row]:
-    """The run's rows, in order: the first is its reservation."""
-    own = [row for row in extract["rows"] if row.get("run") == certificate["run"]]
-    if not own:
-        raise ValueError("the ledger extract has no row of this run")
-    return own
 
 
 def _check_words(certificate: dict[str, Any]) -> list[str]:
@@ -90,6 +93,7 @@ def _check_words(certificate: dict[str, Any]) -> list[str]:
         "statement": certificate["statement"] == said,
         "neighbouring": certificate["neighbouring"] == RELATION,
         "noise": noise["source"] == SOURCES[noise["kind"]],
+        "the Gaussian accountant": certificate["gaussian_is"] == GAUSSIAN_IS,
     }
     return [f"The certificate's words on {name} are not ours." for name in true if not true[name]]
 
@@ -105,7 +109,7 @@ def _check_generator(certificate: dict[str, Any], generator: Path) -> list[str]:
 
 
 def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: Path) -> list[str]:
-    """The configuration is the one reserved, and the certificate repeats it truly."""
+    """The configuration is the one reserved, and certificate and plan follow from it."""
     wrong = []
     reserved = rows[0]["body"]
     if certificate["configuration_sha256"] != reserved["config"]:
@@ -118,96 +122,32 @@ def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: P
     if hashlib.sha256(config.read_bytes()).hexdigest() != certificate["configuration_sha256"]:
         wrong.append("config.toml is not the configuration that the certificate names.")
     settings, data, facts = told["settings"], told["data"], certificate["facts"]
-    claimed = certificate["data"]
+    others = {name: data[name] for name in data if name != "class_names"}
     pairs = [
         (certificate["method"], told["method"]),
         (certificate["budget"], {k: settings[k] for k in ("epsilon", "delta", "accountant")}),
-        (
-            {**claimed},
-            {**{k: data[k] for k in data if k != "class_names"}, "classes": data["class_names"]},
-        ),
+        (certificate["data"], {**others, "classes": data["class_names"]}),
         (facts["steps"], settings.get("steps", 0)),
         (facts["teachers"], settings.get("n_teachers")),
         (facts["label_prior"], settings["label_prior"]),
     ]
     if any(one != other for one, other in pairs):
         wrong.append("The certificate does not repeat its configuration truly.")
+    if planned(told) != _plan(certificate, reserved["plan"]):
+        wrong.append("What was reserved does not follow from config.toml.")
     return wrong
 
 
-def _check_chain(certificate: dict[str, Any], extract: dict[str, Any]) -> list[str]:
-    """From the first row of the ledger to the run's last, each hash over the one before it.
-
-    Rows of other runs are there as digests: enough to follow the chain.
-    """
-    wrong = []
-    rows, claimed = extract["rows"], certificate["ledger"]
-    if extract["format"] != LEDGER:
-        wrong.append(f"The ledger extract is not in the format {LEDGER}.")
-    if [row["row"] for row in rows] != list(range(1, len(rows) + 1)):
-        wrong.append("Rows are missing from the ledger extract, or out of order.")
-    if len(rows) != claimed["rows"] or _heads(rows)[-1] != claimed["head"]:
-        wrong.append("The ledger extract has been altered: it does not end in the hash certified.")
-    return wrong
-
-
-def _heads(rows: list[Row]) -> list[str]:
-    """The ledger's hash after each row."""
-    heads = [hashlib.sha256(LEDGER.encode()).hexdigest()]
-    for row in rows:
-        digest = row["digest"] if "digest" in row else _digest(row)
-        heads.append(_sha256([heads[-1], digest]))
-    return heads
-
-
-def _digest(row: Row) -> str:
-    return _sha256([row["run"], row["key"], json.dumps(row["body"], sort_keys=True)])
-
-
-def _sha256(parts: list[str]) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _check_run(rows: list[Row]) -> list[str]:
-    """Rows are numbered within a run, so that none can hide among the digests."""
-    wrong = []
-    keys = [row["key"] for row in rows]
-    if len(set(keys)) != len(keys) or keys[0] != "reserve" or keys[-1] != "settle":
-        wrong.append("The ledger extract does not go from one reservation to its settlement.")
-    if [row["body"]["number"] for row in rows] != list(range(len(rows))):
-        wrong.append("Rows of this run are missing from the ledger extract, or out of order.")
-    kinds = [row["body"]["kind"] for row in rows]
-    if kinds != ["reserve", *["spend"] * (len(rows) - 2), "settle"]:
-        wrong.append("The ledger extract holds rows that are neither charges nor their frame.")
-    return wrong
-
-
-def _check_whole_ledger(
-    certificate: dict[str, Any], extract: dict[str, Any], ledger: Path
-) -> list[str]:
-    """The owner's own database: nothing edited, deleted or cut off since."""
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(ledger))}?mode=ro", uri=True)) as database:
-            others = "SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')"
-            if not ledger.is_file() or database.execute(others).fetchone():
-                return [f"The ledger {ledger.name} holds views or triggers, which ours do not."]
-            found = database.execute("SELECT row, run, key, body, hash FROM entries ORDER BY row")
-            stored = [(*row[:3], json.loads(row[3]), row[4]) for row in found]
-    except sqlite3.Error as error:
-        raise DataLensError(f"The ledger {ledger} cannot be read ({error}).") from None
-    rows = [{"row": r, "run": run, "key": key, "body": body} for r, run, key, body, _ in stored]
-    heads, claimed = _heads(rows), certificate["ledger"]
-    for number, (head, row) in enumerate(zip(heads[1:], stored, strict=True), start=1):
-        if row[0] != number or row[4] != head:
-            return [f"The ledger {ledger.name} has been altered at row {number}."]
-    if len(rows) < claimed["rows"]:
-        return [f"The ledger {ledger.name} has been cut off after row {len(rows)}."]
-    if heads[claimed["rows"]] != claimed["head"]:
-        return [f"The ledger {ledger.name} is not the one that this certificate was issued from."]
-    own = [row for row in rows if row["run"] == certificate["run"]]
-    if own != _own_rows(certificate, extract):
-        return [f"The ledger {ledger.name} has other rows of this run than the extract shows."]
-    return []
+def _plan(certificate: dict[str, Any], plan: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each kind of release what the configuration decides of it."""
+    parameters = {entry["what"]: entry["parameters"] for entry in certificate["mechanisms"]}
+    return {
+        charge["what"]: {"count": charge["count"], "sigma": charge["sigma"]}
+        | parameters.get(charge["what"], {})
+        if charge["what"] == "votes"
+        else {"count": charge["count"]}
+        for charge in plan
+    }
 
 
 def _check_mechanisms(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
@@ -218,9 +158,12 @@ def _check_mechanisms(certificate: dict[str, Any], rows: list[Row]) -> list[str]
     claimed = _counts(certificate["mechanisms"])
     if spent != claimed:
         wrong.append("The releases in the certificate are not those in the ledger.")
-    for event, count in spent.items():
-        if count > reserved.get(event, 0):
+    for event in {**spent, **reserved}:
+        if spent.get(event, 0) > reserved.get(event, 0):
             wrong.append("The ledger charges more releases than were reserved.")
+        # A crash loses releases, never charges; only what was to follow a lost one is not bought.
+        if spent.get(event, 0) < reserved.get(event, 0) and event[1] != "second-moments":
+            wrong.append(f"The ledger charges fewer {event[1]} than a finished run has.")
     if sum(spent.values()) != certificate["releases"]:
         wrong.append("The number of releases is not the ledger's.")
     for mechanism in certificate["mechanisms"]:
@@ -235,7 +178,9 @@ def _check_mechanisms(certificate: dict[str, Any], rows: list[Row]) -> list[str]
 
 def _check_epsilon(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
     wrong = []
-    delta = certificate["delta"]
+    delta = _number(certificate["delta"])
+    if not 0 < delta < 1:
+        raise ValueError(f"delta {delta!r} is none")
     charges = _charges(rows)
     total = rho(charges, "squared_sensitivity")
     truth = {
@@ -243,19 +188,21 @@ def _check_epsilon(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
         "paper": paper(total, delta),
         "gaussian": gaussian(total, delta),
     }
+    if set(certificate["epsilon"]) != set(truth):
+        wrong.append("The certificate has other epsilons than the three that are known.")
     for name, value in truth.items():
-        if not math.isclose(certificate["epsilon"][name], value, rel_tol=TOLERANCE, abs_tol=1e-6):
+        if not _close(certificate["epsilon"][name], value):
             wrong.append(f"epsilon ({name}) is {value:.6g}, not {certificate['epsilon'][name]!r}.")
     replaced = certified(rho(charges, "squared_sensitivity_replace"), delta)
-    if not math.isclose(certificate["epsilon_replace"], replaced, rel_tol=TOLERANCE, abs_tol=1e-6):
+    if not _close(certificate["epsilon_replace"], replaced):
         wrong.append(f"epsilon_replace is {replaced:.6g}, not {certificate['epsilon_replace']!r}.")
     budget = certificate["budget"]
     if budget["accountant"] not in ("certified", "paper"):
         wrong.append(f"A budget cannot be held by the accountant {budget['accountant']!r}.")
     elif delta != budget["delta"] or not truth[budget["accountant"]] <= budget["epsilon"] + 1e-9:
         wrong.append("More was spent than the budget allows.")
-    if not math.isfinite(budget["epsilon"]):
-        wrong.append("A budget must be finite.")
+    if not _number(budget["epsilon"]) > 0:
+        wrong.append("A budget must be above 0.")
     if certificate["private"] is not (certificate["noise"]["kind"] in ("exact", "float-secure")):
         wrong.append("The certificate says private, and its noise says otherwise.")
     if rows[0]["body"]["noise"] != certificate["noise"]["kind"]:
@@ -268,16 +215,30 @@ def _charges(rows: list[Row]) -> list[dict[str, Any]]:
     return [body["charge"] for body in bodies if body["kind"] == "spend"]
 
 
+def _close(claimed: Any, truth: float) -> bool:
+    """Not less than the truth, and not much more: far from the usual, the writer's grid of orders
+    is coarse, which errs on the safe side."""
+    low, high = truth * (1 - TOLERANCE) - 1e-6, truth * 1.1 + 1e-3
+    return low <= _number(claimed) <= high
+
+
 def _counts(charges: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
     names = ("event", "what", "squared_sensitivity", "squared_sensitivity_replace", "sigma")
     counts: dict[tuple[Any, ...], int] = {}
     for charge in charges:
         event = tuple(charge[name] for name in names)
-        if (
-            charge["event"] != "gaussian"
-            or not 0 < charge["sigma"] < math.inf
-            or not charge["count"] >= 0
-        ):
+        sizes = [_number(charge[name]) for name in names[2:]]
+        sound = min(sizes) > 0 and 2.0**-46 <= charge["sigma"] < 2.0**46
+        if charge["event"] != "gaussian" or not sound or type(charge["count"]) is not int:
             raise ValueError(f"unknown or impossible charge {charge!r}")
+        if charge["count"] < 1:
+            raise ValueError("a charge for nothing")
         counts[event] = counts.get(event, 0) + charge["count"]
-    return {event: count for event, count in counts.items() if count}
+    return counts
+
+
+def _number(value: Any) -> float:
+    """A plain finite number, which True is not, nor a text."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is no number")
+    return float(value)

@@ -9,6 +9,8 @@ RELATION = (
     " certified epsilon if a record is replaced by any other, a black image for example."
 )
 
+GAUSSIAN_IS = "for comparison only: no bound for discrete noise"
+
 SOURCES = {
     "exact": "exact discrete Gaussian on integers, from the operating system's randomness",
     "float-secure": "floating-point Gaussian, from the operating system's randomness",

@@ -77,7 +77,6 @@ class DataLens(Synthesizer):
                 f"votes/{step}",
                 topagg,
                 tally,
-                count=len(labels),
                 shape=(len(labels), images[0].numel()),
             )
             if release is not None:  # one that a crash has lost is passed over

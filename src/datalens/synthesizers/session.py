@@ -4,10 +4,11 @@ import hashlib
 import json
 import re
 import secrets
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -20,6 +21,8 @@ from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
 from datalens.synthesizers.plan import Plan
 
+SEEDED = ".NOT-PRIVATE"
+"""Ends the names of ledgers of seeded runs, which are kept apart."""
 OTHER_DATA = (
     "The ledger {} has been used with other data so far. If these records grew from those or"
     " overlap with them, that is right; if they are of other people, name another ledger."
@@ -123,7 +126,7 @@ class Session(Member):
     def _reserve(self, plan: Plan) -> None:
         facts = {"method": plan.method, "noise": self.noise.kind, "config": plan.sha256}
         rows = self.ledger.rows(self.run)
-        if not rows and not self.fresh:
+        if not rows and not self.fresh and self._has_releases():
             raise DataLensError(
                 f"{self.ledger.path} knows nothing of this run; set DATALENS_HOME to where its"
                 " ledger is."
@@ -134,6 +137,10 @@ class Session(Member):
             raise DataLensError(
                 "This run was reserved with another configuration, or on other data."
             )
+
+    def _has_releases(self) -> bool:
+        """Whether anything was ever drawn; if not, a run that never reserved may do so now."""
+        return any(self.releases.folder.glob("*"))
 
     @classmethod
     def start(
@@ -152,14 +159,23 @@ class Session(Member):
         """
         run = secrets.token_hex(6)
         secret = secret or new_secret(seed)
+        if seed is None and ledger.upper().endswith(SEEDED):
+            raise DataLensError(f"{ledger} is the name of a ledger of seeded runs; name another.")
         if seed is not None:
-            ledger = f"{ledger}.NOT-PRIVATE"
-        Ledger(ledger_path(ledger))  # refuse a bad name or place before the folder is made
+            ledger = f"{ledger}{SEEDED}"
+        path = ledger_path(ledger)  # refuse a bad name before anything is made
         try:
             folder.mkdir(parents=True)
             folder.chmod(0o700)
         except OSError as error:
             raise DataLensError(f"{folder.parent} cannot be written ({error.strerror}).") from None
+        try:
+            Ledger(path)
+        except DataLensError:
+            shutil.rmtree(folder)
+            with suppress(OSError):
+                folder.parent.rmdir()
+            raise
         facts = {
             "run": run,
             "secret": secret.hex(),
@@ -179,7 +195,7 @@ class Session(Member):
             run=facts.run,
             secret=facts.secret,
             noise=SeededNoise(facts.secret) if facts.seeded else ExactNoise(),
-            ledger=Ledger(ledger_path(facts.ledger)),
+            ledger=Ledger(ledger_path(facts.ledger), make=False),
             folder=folder,
             observer=observer or Silent(),
             ranks=ranks,
@@ -213,6 +229,11 @@ class _Facts(NamedTuple):
 def ledger_of(folder: Path) -> Path:
     """The ledger that the run with this private folder was started on."""
     return ledger_path(_Facts.read(folder).ledger)
+
+
+def run_of(folder: Path) -> str:
+    """The name that the run with this private folder has in its ledger."""
+    return _Facts.read(folder).run
 
 
 def new_secret(seed: int | None) -> bytes:

@@ -29,7 +29,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
-    epsilon: float = Field(gt=0, le=1e9)
+    epsilon: float = Field(gt=0, le=10_000)
     delta: float = Field(default=1e-5, ge=1e-100, lt=1)
     accountant: Literal["certified", "paper"] = "certified"
     label_prior: Literal["uniform", "bought"] = "uniform"

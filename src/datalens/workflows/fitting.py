@@ -15,7 +15,7 @@ from datalens.data import Keep, NoTestSplit, Records, Split, fingerprint, load
 from datalens.data.documents import reading
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
-from datalens.privacy.ledger import BudgetExceeded
+from datalens.privacy.ledger import OverTheCap
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.protocol import Synthesizer, read_config
 from datalens.synthesizers.session import (
@@ -127,9 +127,8 @@ def fit_run(
     (out / "config.toml").write_text(plan.to_toml())
     try:
         return _run(synthesizer, records, session, out, watcher)
-    except BudgetExceeded:
-        if not session.ledger.rows(session.run):  # refused under the cap: no run has begun
-            shutil.rmtree(out)
+    except OverTheCap:
+        shutil.rmtree(out)  # no run has begun
         raise
 
 
@@ -172,11 +171,13 @@ def resume_run(
 
 def _kept(out: Path) -> dict[str, str]:
     """What a run needs in order to go on, besides its ledger."""
+    if (out / "internal").is_dir() and not (out / "config.toml").exists():
+        raise DataLensError(
+            f"{out} was stopped before it began, and has cost nothing; delete it and start again."
+        )
     read_config(out)
     if (out / "certificate.json").exists():
         raise DataLensError(f"{out} is finished; there is nothing to resume.")
-    if (out / "log.jsonl").exists():
-        tidy_log(out / "log.jsonl")  # now: what is wrong with it must not be found at the end
     secret = Session.resume(folder=out / "internal").secret.hex()
     return {"config": (out / "config.toml").read_text(encoding="utf-8"), "secret": secret}
 
@@ -195,13 +196,16 @@ def _run(
     synthesizer: Synthesizer, records: Records, session: Session, out: Path, watcher: Watcher
 ) -> dict[str, Any]:
     started = time.monotonic()
-    with alone_in(out), watcher.watching():
-        synthesizer.fit(records, session=session)
-    seconds = time.monotonic() - started
-    tidy_log(out / "log.jsonl")
-    write_sheet(synthesizer, out / "samples.png")
-    synthesizer.save(out)
-    write_report(out)
+    with alone_in(out):
+        if (out / "log.jsonl").exists():
+            tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
+        with watcher.watching():
+            synthesizer.fit(records, session=session)
+        seconds = time.monotonic() - started
+        tidy_log(out / "log.jsonl")
+        write_sheet(synthesizer, out / "samples.png")
+        synthesizer.save(out)
+        write_report(out)
     session.ranks.tell("saved", b"")
     timings = {"seconds": seconds, "ranks": session.ranks.size, "bytes": session.ranks.traffic}
     (out / "internal" / "timings.json").write_text(json.dumps(timings) + "\n")

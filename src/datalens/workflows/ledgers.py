@@ -1,5 +1,6 @@
 """`datalens ledger`: what has been spent on a data set, by which runs, and what a cap leaves."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from rich.table import Table
 
 from datalens.errors import DataLensError
 from datalens.privacy.accountants import Charge, epsilon
+from datalens.privacy.cap import Cap
 from datalens.privacy.ledger import Ledger, default_home, ledger_path
-from datalens.synthesizers.session import ledger_of
+from datalens.synthesizers.session import ledger_of, run_of
 
 DELTA = 1e-5
 """Where totals are shown, unless a cap or the user says otherwise."""
@@ -28,7 +30,7 @@ class Account:
     """The same with what runs under way have set aside."""
     spent_replace: float
     """What is spent, if a record is replaced rather than blanked."""
-    spent_pld: float
+    spent_pld: float | None
     """What is spent, by privacy loss distributions: for show, no bound for discrete noise."""
     cap: dict[str, Any] | None
 
@@ -58,7 +60,16 @@ def opened(name: str, *, make: bool = False) -> Ledger:
     if not path.exists() and not make:
         there = f"there are {', '.join(names())}" if names() else "there is none yet"
         raise DataLensError(f"There is no ledger {name} in {path.parent}; {there}.")
-    return Ledger(path)
+    return Ledger(path, make=make)
+
+
+def capped(name: str, epsilon: float, delta: float | None) -> Ledger:
+    """The ledger with a cap from now on; made only if the cap is one."""
+    at = DELTA if delta is None else delta
+    Cap.of(epsilon, at)
+    ledger = opened(name, make=True)
+    ledger.set_cap(epsilon, at)
+    return ledger
 
 
 def account(ledger: Ledger, *, delta: float | None = None) -> Account:
@@ -86,7 +97,7 @@ def account(ledger: Ledger, *, delta: float | None = None) -> Account:
         spent=epsilon(standing.spent, at),
         committed=epsilon(standing.committed, at),
         spent_replace=epsilon(standing.spent, at, relation="replaced"),
-        spent_pld=epsilon(standing.spent, at, "pld"),
+        spent_pld=_by_loss_distributions(standing.spent, at),
         cap={
             "epsilon": cap.epsilon,
             "delta": cap.delta,
@@ -95,6 +106,17 @@ def account(ledger: Ledger, *, delta: float | None = None) -> Account:
         if cap
         else None,
     )
+
+
+def accounts(*, delta: float | None) -> tuple[list[Account], list[str]]:
+    """Every ledger there is, and a sentence on each file that is none."""
+    found, refused = [], []
+    for name in names():
+        try:
+            found.append(account(opened(name), delta=delta))
+        except DataLensError as error:
+            refused.append(str(error))
+    return found, refused
 
 
 def table(found: Account) -> Table:
@@ -117,10 +139,11 @@ def table(found: Account) -> Table:
 
 
 def total_sentence(found: Account) -> str:
-    return (
-        f"epsilon {found.spent:.4g} spent at delta {found.delta:g} ({found.spent_replace:.4g} if a"
-        f" record is replaced; {found.spent_pld:.4g} by loss distributions, for comparison only)."
-    )
+    """What all runs together have cost."""
+    asides = [f"{found.spent_replace:.4g} if a record is replaced"]
+    if found.spent_pld is not None:
+        asides.append(f"{found.spent_pld:.4g} by loss distributions, for comparison only")
+    return f"epsilon {found.spent:.4g} spent at delta {found.delta:g} ({'; '.join(asides)})."
 
 
 def cap_sentence(found: Account) -> str:
@@ -129,7 +152,7 @@ def cap_sentence(found: Account) -> str:
         return f"No cap: set one with datalens ledger {found.name} --cap EPSILON."
     return (
         f"Cap: epsilon {found.cap['epsilon']:g} at delta {found.cap['delta']:g}; one more run of up"
-        f" to epsilon {found.cap['left']:.4g} at that delta fits."
+        f" to epsilon {_rounded_down(found.cap['left'])} at that delta fits."
     )
 
 
@@ -139,7 +162,27 @@ def ledger_of_run(run: Path) -> Path | None:
     if not (folder / "session.json").is_file():
         return None
     path = ledger_of(folder)
-    return path if path.exists() else None
+    if not path.is_file():
+        return None
+    known = Ledger(path, make=False).rows(run_of(folder))
+    return path if known else None
+
+
+def _by_loss_distributions(charges: list[Charge], delta: float) -> float | None:
+    """None where they cannot be computed, as for a huge epsilon: they are for show."""
+    try:
+        found = epsilon(charges, delta, "pld")
+    except (ArithmeticError, ValueError, MemoryError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _rounded_down(value: float) -> str:
+    """Four digits, and never more than there is."""
+    if value <= 0:
+        return "0"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return f"{math.floor(value / unit) * unit:.4g}"
 
 
 def _count(charges: list[Charge]) -> int:

@@ -107,14 +107,13 @@ class Tap:
         mechanism: Mechanism,
         query: Callable[[], Integers],
         *,
-        count: int = 1,
         shape: Shape | None = None,
     ) -> Integers | None:
         value = query()
         if self.behind is None:
             release = self.replayed[len(self.heard)].release
         else:
-            found = self.behind.obtain(key, mechanism, lambda: value, count=count)
+            found = self.behind.obtain(key, mechanism, lambda: value)
             if found is None:
                 raise RuntimeError(f"the release {key} of a run that never crashed is lost")
             release = found

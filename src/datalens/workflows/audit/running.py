@@ -21,6 +21,8 @@ from datalens.workflows.bench.machine import description
 from datalens.workflows.fitting import Source
 
 TRIALS, RUNS = 20_000, 2_000
+MOST = 10_000_000
+"""Trials: a fortnight's work."""
 DELTAS = (0.2, 0.05, 1e-5)
 """Two where an attack has power, the more the larger, and the one that runs claim by default. At
 that one no attack of so few trials can show much: it would take rates of a few in 100,000."""
@@ -44,8 +46,12 @@ def run_audit(
     Figures on the samples of a run are internal: they are kept with the run, and not in `out`.
     """
     trials, runs = (TRIALS if trials is None else trials), (RUNS if runs is None else runs)
+    if not all(FEWEST <= count <= MOST for count in (trials, runs)):
+        raise DataLensError(f"An audit needs {FEWEST} to {MOST:,} trials and runs.")
     if out is not None and not out.parent.is_dir():
         raise DataLensError(f"{out.parent} is no folder; name a place for the figures that is.")
+    if out is not None and out.exists():
+        raise DataLensError(f"{out} exists already; name another place for the figures.")
     samples = {"membership": audit_samples(*samples_of)} if samples_of else {}
     with Progress(console=Console(stderr=True)) as bars, all_cores() as pool:
         tasks = {name: bars.add_task(name, total=None) for name in ATTACKS}

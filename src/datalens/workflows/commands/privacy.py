@@ -28,7 +28,7 @@ def verify(
 
     Where the run's private half and its ledger are here, the whole ledger is checked too.
     """
-    from datalens.privacy.verify import claims_privacy
+    from datalens.privacy.verify import claims_privacy, unchecked
     from datalens.privacy.verify import verify as check
     from datalens.workflows.ledgers import ledger_of_run, opened
 
@@ -37,6 +37,7 @@ def verify(
     private = not wrong and claims_privacy(run)
     if as_json:
         found = {"holds": not wrong, "private": private, "wrong": wrong}
+        found |= {"not_checked": unchecked(run)}
         print_json({**found, "ledger": whole and whole.stem})
     else:
         if not wrong and not private:
@@ -46,6 +47,8 @@ def verify(
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
         if whole is not None and not wrong:
             typer.echo(f"So does the whole ledger {whole.stem}.")
+        if absent := unchecked(run):
+            typer.echo(f"Not here, so not checked: {', '.join(absent)}.")
     if wrong:
         raise typer.Exit(1)
 
@@ -65,19 +68,20 @@ def show_ledger(
     if name is None:
         if cap is not None or end is not None:
             raise DataLensError("Name the ledger that --cap or --end is for.")
-        found = [ledgers.account(ledgers.opened(each), delta=delta) for each in ledgers.names()]
+        found, refused = ledgers.accounts(delta=delta)
         if as_json:
-            print_json({"ledgers": [each.to_json() for each in found]})
-        elif not found:
+            print_json({"ledgers": [each.to_json() for each in found], "refused": refused})
+            return
+        if not found and not refused:
             typer.echo("There is no ledger yet; the first datalens fit makes one.")
-        for each in [] if as_json else found:
+        for each in found:
             typer.echo(f"{each.name}: {len(each.runs)} runs, {ledgers.total_sentence(each)}")
+        for sentence in refused:
+            typer.echo(printable(sentence), err=True)
         return
-    ledger = ledgers.opened(name, make=cap is not None)
+    ledger = ledgers.opened(name) if cap is None else ledgers.capped(name, cap, delta)
     if end is not None:
         ledger.settle(end)
-    if cap is not None:
-        ledger.set_cap(cap, delta if delta is not None else ledgers.DELTA)
     account = ledgers.account(ledger, delta=delta)
     if as_json:
         print_json(account.to_json())

@@ -23,6 +23,9 @@ def sensitivities(what: str, parameters: dict[str, Any]) -> tuple[float, float]:
         return parameters["bound"] ** 4, 4 * parameters["bound"] ** 4
     if what == "class-counts":
         return 1, 2
+    if what == "gradient-sums":  # an outer product is as long as its two sides multiplied
+        squared = (parameters["features"] * parameters["residuals"]) ** 2
+        return squared, 4 * squared
     raise ValueError(f"unknown mechanism {what!r}")
 
 

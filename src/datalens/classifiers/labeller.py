@@ -1,0 +1,109 @@
+"""A classifier that is bought: it says what a synthetic image shows.
+
+Softmax regression on fixed features, trained by gradient descent on all records at once, with noise
+on every gradient. Once bought it is public, and labels as many images as one likes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens.classifiers.features import BOUND, features, n_features
+from datalens.data import PublicFacts, Records
+from datalens.mechanism.gradients import GradientSums
+from datalens.privacy.accountants import Charge
+from datalens.privacy.calibration import sigma_for
+from datalens.privacy.releases import Door
+
+RESIDUALS = 256
+"""Grid steps of a residual, and its largest norm."""
+LEARNING_RATE, MOMENTUM = 20.0, 0.9
+FEWEST_STEPS, MOST_STEPS = 20, 100
+TOLERABLE_NOISE = 1.5e-3
+"""Noise on the mean gradient, as a share of its bound, that steps are added up to."""
+
+_CHUNK = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabellerPlan:
+    """How many noisy gradients to buy, and at what noise: from public facts and the budget."""
+
+    public: PublicFacts
+    gradients: GradientSums
+    steps: int
+
+    @classmethod
+    def within(cls, rho: float, *, public: PublicFacts) -> "LabellerPlan":
+        """As many steps as the noise bears, at the least noise that costs at most `rho` in all."""
+        borne = 2 * rho * (TOLERABLE_NOISE * public.n_records) ** 2
+        steps = max(FEWEST_STEPS, min(MOST_STEPS, int(borne)))
+        sigma = sigma_for(rho / steps, (BOUND * RESIDUALS) ** 2)
+        mechanism = GradientSums(features=BOUND, residuals=RESIDUALS, sigma=sigma)
+        return cls(public=public, gradients=mechanism, steps=steps)
+
+    @property
+    def charges(self) -> list[Charge]:
+        return [Charge(event=self.gradients.event, count=self.steps)]
+
+    def buy(
+        self,
+        records: Records,
+        releases: Door,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> "Labeller":
+        """Descend along noisy gradients. One that a crash has lost is passed over."""
+        x, classes = features(records.images), self.public.n_classes
+        weights = np.zeros((n_features(self.public.shape[0]), classes))
+        speed = np.zeros_like(weights)
+        scale = BOUND * RESIDUALS * self.public.n_records
+        for step in range(self.steps):
+            now = Labeller(weights=weights)
+            release = releases.obtain(
+                f"gradients/{step}",
+                self.gradients,
+                lambda now=now: self.gradients.query(x, now.residuals(x, records.labels)),  # type: ignore[misc]
+                shape=weights.shape,
+            )
+            if release is not None:
+                speed = MOMENTUM * speed + release / scale
+                weights = weights - LEARNING_RATE * speed
+            progress(step + 1, self.steps)
+        return Labeller(weights=weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labeller:
+    """A linear classifier on fixed features. Public."""
+
+    weights: NDArray[np.float64]
+    """(n_features, classes)."""
+
+    def label(self, images: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """What each image shows."""
+        return np.argmax(self._scores(features(images)), axis=1).astype(np.int64)
+
+    def residuals(self, x: NDArray[np.int16], labels: NDArray[np.int64]) -> NDArray[np.int16]:
+        """How wrong each record's label is held to be: integers, of norm at most RESIDUALS.
+
+        Each row depends on its own record alone. One longer than 1 is shortened: a record whose
+        label we are sure is wrong counts no more than one we know nothing of.
+        """
+        found = []
+        for start in range(0, len(x), _CHUNK):
+            scores = self._scores(x[start : start + _CHUNK])
+            likely = np.exp(scores - scores.max(axis=1, keepdims=True))
+            likely /= likely.sum(axis=1, keepdims=True)
+            likely[np.arange(len(likely)), labels[start : start + _CHUNK]] -= 1
+            length = np.sqrt((likely**2).sum(axis=1, keepdims=True))
+            likely /= np.maximum(length, 1 + 1e-9)
+            found.append(np.trunc(likely * RESIDUALS).astype(np.int16))
+        return np.concatenate(found)
+
+    def _scores(self, x: NDArray[np.int16]) -> NDArray[np.float64]:
+        scores: NDArray[np.float64] = (
+            x.astype(np.float32) @ self.weights.astype(np.float32)
+        ) / BOUND
+        return scores.astype(np.float64)

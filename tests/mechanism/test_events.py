@@ -90,9 +90,3 @@ def test_what_is_not_known_is_refused(kind: object) -> None:
 def test_wrong_fields_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(DataLensError, match="wrong fields"):
         event_from_json({**gaussian().to_json(), **change})
-
-
-def test_a_release_is_not_read_from_a_step() -> None:
-    assert GaussianRelease.from_json(gaussian().to_json()) == gaussian()
-    with pytest.raises(DataLensError, match="sampled-gaussian"):
-        GaussianRelease.from_json(step().to_json())

@@ -302,6 +302,17 @@ def test_files_that_contradict_each_other_are_refused(voted: Path, forgery: Chan
     assert forged(voted, forgery)
 
 
+def test_what_is_said_of_a_file_can_be_printed(voted: Path) -> None:
+    """A file cannot move the cursor or fake a verdict by what its fields are called."""
+    for word in ("\ud800", "votes\nThe certificate holds.", "\x1b[2J"):
+        extract = json.loads((voted / "ledger.json").read_text())
+        own = next(row for row in extract["rows"] if "body" in row)
+        own["body"]["plan"][0]["what"] = word
+        (voted / "ledger.json").write_text(json.dumps(extract))
+        wrong = verify(voted)
+        assert wrong and all(sentence.isprintable() for sentence in wrong)
+
+
 @pytest.mark.parametrize("epsilon, delta", [(9000.0, 1e-5), (3000.0, 0.5), (1e-4, 0.3)])
 def test_honest_certificates_far_from_the_usual_hold(
     tmp_path: Path, epsilon: float, delta: float

@@ -58,14 +58,6 @@ class GaussianRelease:
         """A plain object that `event_from_json` reads back without loss."""
         return {"event": self.kind, **asdict(self)}
 
-    @classmethod
-    def from_json(cls, body: dict[str, Any]) -> "GaussianRelease":
-        """Refuses any other event: an unknown cost is never taken as none."""
-        event = event_from_json(body)
-        if not isinstance(event, cls):
-            raise DataLensError(f"A {event.kind!r} event stands where {cls.kind!r} is expected.")
-        return event
-
 
 @dataclass(frozen=True, kw_only=True)
 class SampledGaussianRelease:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from datalens.data.documents import read_json, read_toml
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, printable
 from datalens.privacy.rechain import (
     Row,
     check_chain,
@@ -49,7 +49,7 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
     try:
         rows = own_rows(certificate, extract)
         with np.errstate(all="ignore"):  # figures that are not ours may overflow
-            return [
+            wrong = [
                 *_check_words(certificate),
                 *_check_generator(certificate, file.with_name("generator.safetensors")),
                 *_check_configuration(certificate, rows, file.with_name("config.toml")),
@@ -62,7 +62,8 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
     except DataLensError:
         raise
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError) as e:
-        return [f"{file.name} or ledger.json is not what DataLens writes ({e!r:.200})."]
+        wrong = [f"{file.name} or ledger.json is not what DataLens writes ({e!r:.200})."]
+    return [printable(sentence) for sentence in wrong]  # they may repeat what is in the files
 
 
 def unchecked(path: Path) -> list[str]:

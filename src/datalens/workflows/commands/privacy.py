@@ -43,7 +43,7 @@ def verify(
         if not wrong and not private:
             typer.echo(SEEDED)
         for fault in wrong:
-            typer.echo(printable(fault))  # it may repeat what is in the file
+            typer.echo(fault)
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
         if whole is not None and not wrong:
             typer.echo(f"So does the whole ledger {whole.stem}.")

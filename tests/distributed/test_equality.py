@@ -6,7 +6,7 @@ import pytest
 
 from .processes import Processes
 
-SMALL = ["--epsilon", 3, "--steps", 3, "--batch-size", 4, "--set", "warm_start_updates=10"]
+SMALL = ["--epsilon", 3, "--steps", 3, "--batch-size", 4, "--set", "label_steps=2"]
 SMALL += ["--label-prior", "bought", "--seed", 1, "--not-private"]
 COMPACT = [*SMALL, "--teachers", 9, "--set", "block_size=2"]
 REFERENCE = [*SMALL, "--teachers", 4, "--set", "block_size=2", "--discriminator", "reference"]

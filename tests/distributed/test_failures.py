@@ -15,7 +15,7 @@ import pytest
 from .processes import Processes, wait_for
 
 SETTINGS = ["--epsilon", 3, "--teachers", 9, "--steps", 25, "--batch-size", 2]
-SETTINGS += ["--set", "block_size=2", "--set", "warm_start_updates=10"]
+SETTINGS += ["--set", "block_size=2", "--set", "label_steps=2"]
 SEEDED = [*SETTINGS, "--seed", 1, "--not-private"]
 GONE = "is gone or does not answer"
 

@@ -16,7 +16,7 @@ from . import readers
 
 SMALL = {
     "datalens": {"n_teachers": 4, "steps": 3, "batch_size": 3, "latent": 4, "teacher_warm_up": 1}
-    | {"warm_start_updates": 5},
+    | {"label_steps": 2},
     "class-gaussian": {"rank": 4},
 }
 

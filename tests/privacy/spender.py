@@ -75,7 +75,7 @@ def train(folder: Path, out: Path) -> None:
         "n_teachers": 20,
         "steps": 60,
         "batch_size": 5,
-        "warm_start_updates": 20,
+        "label_steps": 2,
         "teacher_warm_up": 2,
     }
     fit_run(METHODS["datalens"](**settings), source, out, ledger="digits", seed=None, quiet=True)

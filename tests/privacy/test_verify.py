@@ -286,7 +286,7 @@ def voted(tmp_path: Path) -> Path:
         top_k=4,
         latent=4,
         teacher_warm_up=1,
-        warm_start_updates=2,
+        label_steps=2,
     )
     made.fit(records, ledger="owned").save(tmp_path / "voted")
     return tmp_path / "voted"

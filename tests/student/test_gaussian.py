@@ -6,7 +6,7 @@ import torch
 
 from datalens.errors import DataLensError
 from datalens.student import GaussianModel, class_centres, fit_gaussian
-from datalens.student.gaussian import low_rank_factor, shrunken_means
+from datalens.student.gaussian import denoised_means, frequencies, low_rank_factor, smooth_factor
 
 GRID = (1, 6, 5)
 D, N, CLASSES = 30, 20_000, 4
@@ -35,9 +35,7 @@ def moments(noise: float = 0.0) -> dict[str, np.ndarray]:
 
 def test_known_moments_come_back_without_noise() -> None:
     _, _, means, factor = drawn()
-    model = fit_gaussian(
-        **moments(), sums_sigma=0.0, second_sigma=0.0, grid=GRID, shape=GRID, rank=3
-    )
+    model = fit_gaussian(**moments(), sums_sigma=0.0, second_sigma=0.0, grid=GRID, rank=3)
     np.testing.assert_allclose(model.means.reshape(CLASSES, D) * 255, means, atol=2)
     found = model.factor.reshape(3, D) * 255
     wanted = factor.T @ factor
@@ -65,7 +63,7 @@ def test_samples_have_the_models_moments() -> None:
 def test_rank_is_what_stands_out_of_the_noise() -> None:
     sigma = 0.02 * 30**2 * N / D**0.5  # the edge is far below the smallest of three directions
     noisy = moments(noise=sigma)
-    options = {"sums_sigma": 0.0, "grid": GRID, "shape": GRID}
+    options = {"sums_sigma": 0.0, "grid": GRID}
     assert fit_gaussian(**noisy, second_sigma=sigma, **options).rank == 3
     assert fit_gaussian(**noisy, second_sigma=sigma, **options, rank=2).rank == 2
     assert fit_gaussian(**noisy, second_sigma=sigma / 10, **options).rank > 3  # noise unknown
@@ -74,7 +72,7 @@ def test_rank_is_what_stands_out_of_the_noise() -> None:
 
 def test_grain_is_the_variance_that_the_factor_leaves() -> None:
     _, _, _, factor = drawn()
-    options = {"sums_sigma": 0.0, "second_sigma": 0.0, "grid": GRID, "shape": GRID}
+    options = {"sums_sigma": 0.0, "second_sigma": 0.0, "grid": GRID}
     whole, cut = (fit_gaussian(**moments(), **options, rank=rank) for rank in (3, 2))
     assert whole.grain * 255 < 1  # what rounding adds
     assert cut.grain * 255 == pytest.approx((np.square(factor[2]).sum() / D) ** 0.5, rel=0.05)
@@ -92,16 +90,47 @@ def test_shrinking_beats_not_shrinking() -> None:
     assert errors[0] < 0.9 * errors[1]
 
 
-def test_means_are_drawn_together_by_their_noise_alone() -> None:
+def smooth_images(rng: np.random.Generator, count: int, grid: tuple[int, int, int]) -> np.ndarray:
+    """Random images whose high frequencies are weak."""
+    waves = frequencies(grid)
+    strength = 1 / (1 + np.arange(len(waves)) % (grid[1] * grid[2])) ** 0.5
+    return (rng.normal(size=(count, len(waves))) * strength) @ waves
+
+
+def test_means_lose_their_noise_and_nothing_else() -> None:
     rng = np.random.default_rng(0)
-    truth = rng.normal(0, 1, (5, 400))
-    for noise in (0.01, 1.0, 30.0):
+    grid = (1, 20, 20)
+    truth = smooth_images(rng, 5, grid)
+    for noise in (0.01, 0.1, 3.0):
         seen = truth + rng.normal(0, noise, truth.shape)
-        shrunk = shrunken_means(seen, noise=np.full(5, noise))
-        errors = [((m - truth) ** 2).mean() for m in (shrunk, seen)]
+        denoised = denoised_means(seen, noise=np.full(5, noise), grid=grid)
+        errors = [((m - truth) ** 2).mean() for m in (denoised, seen)]
         assert errors[0] <= errors[1] * 1.001
-    assert errors[0] < 0.5 * errors[1]
-    np.testing.assert_allclose(shrunken_means(truth, noise=np.zeros(5)), truth, atol=1e-12)
+    assert errors[0] < 0.1 * errors[1]
+    same = denoised_means(truth, noise=np.zeros(5), grid=grid)
+    np.testing.assert_allclose(same, truth, atol=1e-12)
+
+
+def test_the_waves_are_an_orthonormal_basis_with_the_lowest_first() -> None:
+    whole, low = frequencies((2, 6, 5)), frequencies((2, 6, 5), 0.5)
+    np.testing.assert_allclose(whole @ whole.T, np.eye(60), atol=1e-12)
+    assert low.shape == (2 * 3 * 3, 60)
+    rough = np.abs(np.diff(low.reshape(-1, 2, 6, 5), axis=2)).sum(axis=(1, 2, 3)).max()
+    assert rough < np.abs(np.diff(whole.reshape(-1, 2, 6, 5), axis=2)).sum(axis=(1, 2, 3)).max()
+
+
+def test_smooth_directions_are_found_in_noise_that_hides_them_from_a_plain_search() -> None:
+    rng, grid, noise = np.random.default_rng(0), (1, 20, 20), 0.1
+    waves = frequencies(grid, 0.3)
+    factor = np.diag([2.0, 1.8, 1.7, 1.6]) @ waves[:4]
+    upper = np.triu(rng.normal(0, noise, (400, 400)))
+    seen = factor.T @ factor + upper + np.triu(upper, 1).T
+    assert len(low_rank_factor(seen, noise)) < len(smooth_factor(seen, noise, grid))
+    errors = [
+        np.linalg.norm(found.T @ found - factor.T @ factor)
+        for found in (smooth_factor(seen, noise, grid), low_rank_factor(seen, noise))
+    ]
+    assert errors[0] < 0.7 * errors[1]
 
 
 @pytest.mark.parametrize(
@@ -118,21 +147,18 @@ def test_a_coarse_grid_fills_the_whole_image(
         sums_sigma=0.0,
         second_sigma=1.0,
         grid=grid,
-        shape=shape,
-    )
+    ).enlarged(shape)
     assert flat.means.shape == (2, *shape)
     np.testing.assert_allclose(flat.means, 0.2, rtol=1e-5)
     assert flat.sample(np.array([0, 1, 1]), torch.Generator().manual_seed(0)).shape == (3, *shape)
 
 
 def test_arrays_round_trip_and_strangers_are_refused() -> None:
-    model = fit_gaussian(**moments(), sums_sigma=0.0, second_sigma=0.0, grid=GRID, shape=GRID)
+    model = fit_gaussian(**moments(), sums_sigma=0.0, second_sigma=0.0, grid=GRID)
     again = GaussianModel.from_arrays(model.arrays(), shape=GRID)
     assert np.array_equal(again.means, model.means)
     assert again.grain == pytest.approx(model.grain)
     with pytest.raises(DataLensError, match="no class-gaussian"):
         GaussianModel.from_arrays(model.arrays(), shape=(1, 5, 6))
     with pytest.raises(DataLensError, match="second moments"):
-        fit_gaussian(**moments(), sums_sigma=0.0, second_sigma=0.0, grid=(1, 6, 6), shape=(1, 6, 6))
-    with pytest.raises(DataLensError, match="latent values"):
-        model.images(torch.zeros(2, 1), torch.tensor([0, 1]))
+        fit_gaussian(**moments(), sums_sigma=0.0, second_sigma=0.0, grid=(1, 6, 6))

@@ -25,7 +25,7 @@ SMALL: dict[str, Any] = {
     "batch_size": 5,
     "latent": 8,
     "teacher_warm_up": 1,
-    "warm_start_updates": 10,
+    "label_steps": 2,
     "quorum": 0.5,
 }
 

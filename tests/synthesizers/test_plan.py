@@ -30,7 +30,7 @@ def test_the_papers_parameters_at_epsilon_1(name: str) -> None:
     rule = plan.topagg.ballot
     assert (plan.topagg.n_teachers, rule.top_k, plan.topagg.sigma) == (4000, 200, 5000)
     assert (rule.clip, rule.clip_mode, plan.settings.latent) == (1e-5, "raw", 50)
-    assert plan.moments is None and plan.settings.discriminator == "reference"
+    assert plan.start is None and plan.settings.discriminator == "reference"
     assert (plan.steps, plan.batch_size) == (127, 15)  # 1,909 releases pay for 127 steps of 15
     by_paper = paper(name, 1.0, accountant="paper")
     assert by_paper.steps == 86

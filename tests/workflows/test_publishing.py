@@ -22,7 +22,7 @@ SETTINGS = {
         "n_teachers": 6,
         "steps": 3,
         "batch_size": 4,
-        "warm_start_updates": 10,
+        "label_steps": 2,
         "teacher_warm_up": 2,
     },
 }

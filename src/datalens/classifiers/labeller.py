@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from datalens.classifiers.features import BOUND, features, n_features
 from datalens.data import PublicFacts, Records
+from datalens.errors import DataLensError
 from datalens.mechanism.gradients import GradientSums
+from datalens.mechanism.noise import Integers
 from datalens.privacy.accountants import Charge
 from datalens.privacy.calibration import sigma_for
 from datalens.privacy.releases import Door
@@ -36,10 +38,11 @@ class LabellerPlan:
     steps: int
 
     @classmethod
-    def within(cls, rho: float, *, public: PublicFacts) -> "LabellerPlan":
-        """As many steps as the noise bears, at the least noise that costs at most `rho` in all."""
-        borne = 2 * rho * (TOLERABLE_NOISE * public.n_records) ** 2
-        steps = max(FEWEST_STEPS, min(MOST_STEPS, int(borne)))
+    def within(cls, rho: float, *, public: PublicFacts, steps: int | None = None) -> "LabellerPlan":
+        """As many steps as the noise bears, if not said, at the least noise `rho` allows."""
+        if steps is None:
+            borne = 2 * rho * (TOLERABLE_NOISE * public.n_records) ** 2
+            steps = max(FEWEST_STEPS, min(MOST_STEPS, int(borne)))
         sigma = sigma_for(rho / steps, (BOUND * RESIDUALS) ** 2)
         mechanism = GradientSums(features=BOUND, residuals=RESIDUALS, sigma=sigma)
         return cls(public=public, gradients=mechanism, steps=steps)
@@ -48,6 +51,11 @@ class LabellerPlan:
     def charges(self) -> list[Charge]:
         return [Charge(event=self.gradients.event, count=self.steps)]
 
+    @property
+    def parameters(self) -> dict[str, dict[str, int]]:
+        """What the sensitivity follows from."""
+        return {"gradient-sums": self.gradients.parameters}
+
     def buy(
         self,
         records: Records,
@@ -55,17 +63,20 @@ class LabellerPlan:
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> "Labeller":
         """Descend along noisy gradients. One that a crash has lost is passed over."""
-        x, classes = features(records.images), self.public.n_classes
-        weights = np.zeros((n_features(self.public.shape[0]), classes))
+        seen: list[NDArray[np.int16]] = []
+
+        def query() -> Integers:  # features are computed when they are first asked for
+            if not seen:
+                seen.append(features(records.images))
+            now = Labeller(weights=weights)
+            return self.gradients.query(seen[0], now.residuals(seen[0], records.labels))
+
+        weights = np.zeros((n_features(self.public.shape[0]), self.public.n_classes))
         speed = np.zeros_like(weights)
         scale = BOUND * RESIDUALS * self.public.n_records
         for step in range(self.steps):
-            now = Labeller(weights=weights)
             release = releases.obtain(
-                f"gradients/{step}",
-                self.gradients,
-                lambda now=now: self.gradients.query(x, now.residuals(x, records.labels)),  # type: ignore[misc]
-                shape=weights.shape,
+                f"gradients/{step}", self.gradients, query, shape=weights.shape
             )
             if release is not None:
                 speed = MOMENTUM * speed + release / scale
@@ -81,9 +92,23 @@ class Labeller:
     weights: NDArray[np.float64]
     """(n_features, classes)."""
 
-    def label(self, images: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """What each image shows."""
-        return np.argmax(self._scores(features(images)), axis=1).astype(np.int64)
+    @classmethod
+    def from_arrays(
+        cls, arrays: dict[str, NDArray[np.float32]], *, channels: int, n_classes: int
+    ) -> "Labeller":
+        """Read back from a file, if it fits."""
+        shape = (n_features(channels), n_classes)
+        if set(arrays) != {"weights"} or arrays["weights"].shape != shape:
+            raise DataLensError(f"its labeller must have weights of the shape {shape}.")
+        return cls(weights=arrays["weights"].astype(np.float64))
+
+    def label(
+        self, images: NDArray[np.uint8], drawn_as: NDArray[np.int64], *, weight: float
+    ) -> NDArray[np.int64]:
+        """What each image shows; the class it was drawn as has `weight` nats more of a say."""
+        scores = self._scores(features(images))
+        scores[np.arange(len(scores)), drawn_as] += weight
+        return np.argmax(scores, axis=1).astype(np.int64)
 
     def residuals(self, x: NDArray[np.int16], labels: NDArray[np.int64]) -> NDArray[np.int16]:
         """How wrong each record's label is held to be: integers, of norm at most RESIDUALS.

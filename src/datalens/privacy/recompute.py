@@ -8,6 +8,8 @@ from scipy.stats import norm
 
 GRID = 64
 """Levels of a vote that is not a sign."""
+ROUNDS = 3
+"""Cluster sums of a run that has clusters."""
 
 
 def sensitivities(what: str, parameters: dict[str, Any]) -> tuple[float, float]:
@@ -23,6 +25,11 @@ def sensitivities(what: str, parameters: dict[str, Any]) -> tuple[float, float]:
         return parameters["bound"] ** 4, 4 * parameters["bound"] ** 4
     if what == "class-counts":
         return 1, 2
+    if what == "cluster-sums":  # a row, and a weight for being there
+        squared = parameters["bound"] ** 2 + parameters["weight"] ** 2
+        return squared, 4 * squared
+    if what == "cluster-moments":
+        return parameters["bound"] ** 4, 4 * parameters["bound"] ** 4
     if what == "gradient-sums":  # an outer product is as long as its two sides multiplied
         squared = (parameters["features"] * parameters["residuals"]) ** 2
         return squared, 4 * squared
@@ -37,7 +44,11 @@ def planned(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
         plan["class-counts"] = once
     if told["method"] == "class-gaussian" or settings["warm_start"]:
         plan |= {"class-sums": once, "second-moments": once}
-    if told["method"] == "datalens":
+    if settings.get("clusters", 1) > 1:
+        plan |= {"cluster-sums": {"count": ROUNDS}, "cluster-moments": once}
+    if settings.get("label_steps", 0) > 0:
+        plan["gradient-sums"] = {"count": settings["label_steps"]}
+    if settings.get("vote_share", 0) > 0:
         levels = 1 if settings["quantise"] else GRID
         plan["votes"] = {
             "count": settings["steps"] * settings["batch_size"],  # each image is one release

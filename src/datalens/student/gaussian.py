@@ -1,11 +1,13 @@
 """A Gaussian for each class, from noisy moments. Everything here comes after the release."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from scipy.fft import dct
 
 from datalens.errors import DataLensError
 
@@ -14,6 +16,10 @@ Integers = NDArray[np.int64]
 
 EDGE_MARGIN = 1.02
 """An eigenvalue counts as signal beyond this multiple of the largest that noise alone has."""
+SMOOTHNESS = (1.0, 0.8, 0.65, 0.5, 0.35)
+"""Shares of the frequencies, the lowest first, in which a covariance may be looked for."""
+BANDS = 9
+"""Bands of frequencies of a side, in which means are freed from noise, each band for itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,24 +46,18 @@ class GaussianModel:
     def rank(self) -> int:
         return len(self.factor)
 
-    def images(self, latents: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The images of latent vectors (m, at least rank), without grain.
-
-        The first `rank` values count.
-        """
-        if latents.shape[1] < self.rank:
-            raise DataLensError(
-                f"The model has rank {self.rank}, more than the {latents.shape[1]} latent values."
-            )
-        moved = latents[:, : self.rank] @ torch.from_numpy(self.factor).flatten(1)
-        means = torch.from_numpy(self.means).flatten(1)[labels]
-        return (means + moved).clamp_(0, 1).view(-1, *self.shape)
-
     def sample(self, labels: Integers, generator: torch.Generator) -> NDArray[np.float32]:
         """One image for each label, (m, c, h, w) in [0, 1]."""
         latents = torch.randn(len(labels), self.rank, generator=generator)
-        images = self.images(latents, torch.as_tensor(labels))
-        return with_grain(images, self.grain, generator).numpy()
+        moved = latents @ torch.from_numpy(self.factor).flatten(1)
+        means = torch.from_numpy(self.means).flatten(1)[torch.as_tensor(labels)]
+        images = (means + moved).clamp_(0, 1).view(-1, *self.shape)
+        noise = torch.randn(images.shape, generator=generator)
+        return (images + self.grain * noise).clamp_(0, 1).numpy()
+
+    def enlarged(self, shape: tuple[int, int, int]) -> "GaussianModel":
+        """The same model for images of `shape`, of which this one's are block averages."""
+        return replace(self, means=enlarged(self.means, shape), factor=enlarged(self.factor, shape))
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         grain = np.array([self.grain], dtype=np.float32)
@@ -72,12 +72,6 @@ class GaussianModel:
             raise DataLensError(f"These arrays are no class-gaussian model of {shape} images.")
         grain = float(arrays["grain"][0])
         return cls(means=arrays["means"], factor=arrays["factor"], grain=grain)
-
-
-def with_grain(images: torch.Tensor, grain: float, generator: torch.Generator) -> torch.Tensor:
-    """Images with normal noise of deviation `grain` on every pixel, cut to [0, 1]."""
-    noise = torch.randn(images.shape, generator=generator)
-    return (images + grain * noise).clamp_(0, 1)
 
 
 def class_centres(sums: Integers, counts: Floats) -> Integers:
@@ -97,10 +91,9 @@ def fit_gaussian(
     sums_sigma: float,
     second_sigma: float,
     grid: tuple[int, int, int],
-    shape: tuple[int, int, int],
     rank: int | None = None,
 ) -> GaussianModel:
-    """The model of noisy moments of records of `grid` values, for images of `shape`.
+    """The model of noisy moments of records of the shape `grid`.
 
     `sums` (classes, d) are of pixels 0..255; `second` is the upper triangle, with its diagonal,
     of the second moments of the records less `class_centres`. `sums_sigma` and `second_sigma`
@@ -113,30 +106,73 @@ def fit_gaussian(
             f"entries, got {sums.shape} and {second.shape}."
         )
     counts = np.asarray(counts, dtype=np.float64)
-    means = shrunken_means(sums / counts[:, None], noise=sums_sigma / counts) / 255
+    means = denoised_means(sums / counts[:, None], noise=sums_sigma / counts, grid=grid) / 255
     upper = np.zeros((d, d))
     upper[np.triu_indices(d)] = second / counts.sum() / 255**2
     covariance = upper + np.triu(upper, 1).T
-    factor = low_rank_factor(covariance, second_sigma / counts.sum() / 255**2, rank)
+    factor = smooth_factor(covariance, second_sigma / counts.sum() / 255**2, grid, rank)
     remaining = max(0.0, float(np.trace(covariance) - (factor**2).sum()))
     return GaussianModel(
-        means=_resized(means, grid, shape),
-        factor=_resized(factor, grid, shape),
+        means=means.reshape(-1, *grid).astype(np.float32),
+        factor=factor.reshape(-1, *grid).astype(np.float32),
         grain=(remaining / d) ** 0.5,
     )
 
 
-def shrunken_means(means: Floats, *, noise: Floats) -> Floats:
-    """Class means drawn towards their average, by as much as noise must have driven them apart.
+def denoised_means(means: Floats, *, noise: Floats, grid: tuple[int, int, int]) -> Floats:
+    """Class means without as much of them as noise must have put there.
 
-    James-Stein: the squared distance a mean keeps is the one observed less what noise adds to it.
+    James-Stein, frequency by frequency: in each band of frequencies, what all classes have in
+    common and what sets them apart keep the squared length observed less what noise adds to it.
+    Images are smooth, so that high bands are mostly noise, and are emptied.
     """
-    centre = means.mean(axis=0)
-    apart = means - centre
-    observed = (apart**2).sum(axis=1)
-    added = means.shape[1] * noise**2
-    kept = np.clip(1 - added / np.maximum(observed, 1e-300), 0, 1)
-    return centre + kept[:, None] * apart
+    waves, band = frequencies(grid), _bands(grid)
+    found = means @ waves.T
+    centre = found.mean(axis=0)
+    apart = found - centre
+    variance = float(np.mean(noise**2))
+    for each in np.unique(band):
+        inside = band == each
+        centre[inside] *= _kept(centre[inside] ** 2, variance / len(means))
+        apart[:, inside] *= _kept(apart[:, inside] ** 2, variance)
+    denoised: Floats = (centre + apart) @ waves
+    return denoised
+
+
+def frequencies(grid: tuple[int, int, int], share: float = 1.0) -> Floats:
+    """The cosine waves of an image, as orthonormal rows: of each side the lowest `share`."""
+    channels, *sides = grid
+    down, across = (dct(np.eye(n), norm="ortho", axis=0)[: ceil(share * n)] for n in sides)
+    waves: Floats = np.kron(np.eye(channels), np.kron(down, across)).astype(np.float64)
+    return waves
+
+
+def _bands(grid: tuple[int, int, int]) -> Integers:
+    """For each of the `frequencies` the band it lies in."""
+    channels, height, width = grid
+    high = np.arange(height)[:, None] / height + np.arange(width)[None] / width
+    return np.tile((BANDS * high).astype(np.int64).ravel(), channels)
+
+
+def _kept(squares: Floats, variance: float) -> float:
+    """The share of a noisy vector that is not noise, from the squares of its entries."""
+    return max(0.0, 1 - variance / max(float(squares.mean()), 1e-300))
+
+
+def smooth_factor(
+    covariance: Floats, noise: float, grid: tuple[int, int, int], rank: int | None = None
+) -> Floats:
+    """The `low_rank_factor` among smooth directions, as smooth as lets most variance be found.
+
+    The fewer directions there are, the less noise hides the variance in them.
+    """
+    best = np.zeros((0, len(covariance)))
+    for share in SMOOTHNESS if noise > 0 else SMOOTHNESS[:1]:
+        waves = frequencies(grid, share)
+        found = low_rank_factor(waves @ covariance @ waves.T, noise, rank) @ waves
+        if (found**2).sum() > (best**2).sum():
+            best = found
+    return best
 
 
 def low_rank_factor(covariance: Floats, noise: float, rank: int | None = None) -> Floats:
@@ -156,17 +192,17 @@ def low_rank_factor(covariance: Floats, noise: float, rank: int | None = None) -
     return factor
 
 
-def _resized(
-    rows: Floats, grid: tuple[int, int, int], shape: tuple[int, int, int]
-) -> NDArray[np.float32]:
-    """Rows of block averages as full images; blocks may reach over the lower and right border."""
-    side = max(-(-shape[1] // grid[1]), -(-shape[2] // grid[2]))
-    images = torch.from_numpy(rows).float().view(-1, *grid)
+def enlarged(images: NDArray[np.float32], shape: tuple[int, int, int]) -> NDArray[np.float32]:
+    """Block averages (n, c, h, w) as images of `shape`.
+
+    Blocks may reach over the lower and right border.
+    """
+    height, width = images.shape[2:]
+    side = max(-(-shape[1] // height), -(-shape[2] // width))
     if side > 1 and len(images):
-        size = (side * grid[1], side * grid[2])
-        images = F.interpolate(images, size=size, mode="bilinear", align_corners=False)
-    return (
-        images.reshape(-1, grid[0], side * grid[1], side * grid[2])[:, :, : shape[1], : shape[2]]
-        .contiguous()
-        .numpy()
-    )
+        size = (side * height, side * width)
+        small = torch.from_numpy(images)
+        images = F.interpolate(small, size=size, mode="bilinear", align_corners=False).numpy()
+    elif side > 1:
+        return np.zeros((0, *shape), dtype=np.float32)
+    return np.ascontiguousarray(images[:, :, : shape[1], : shape[2]])

@@ -58,15 +58,17 @@ class Generator(nn.Module):
         self.enlarge_bias = nn.Parameter(torch.zeros(CHANNELS[1]))
         self.paint = weights(CHANNELS[1], shape[0], 4, 4, fan_in=4 * CHANNELS[1], gain=1.0)
         self.paint_bias = nn.Parameter(torch.zeros(shape[0]))
-        self.register_buffer("grain", torch.zeros(1))
-        """Pixel noise that belongs on samples: what the latent vector has no room for."""
 
-    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
-        """Images in [0, 1], (m, c, h, w), from latents (m, latent) and labels (m,)."""
+    def forward(self, latents: Tensor, labels: Tensor, start: Tensor | None = None) -> Tensor:
+        """Images in [0, 1], (m, c, h, w), from latents (m, latent) and labels (m,).
+
+        Given images to start from, what is painted is put on them, between -1 and 1.
+        """
         inputs = torch.cat([latents, self.embedding[labels]], dim=1)
         x = F.leaky_relu(F.linear(inputs, self.dense, self.dense_bias), SLOPE)
         x = x.view(-1, *self.seed).contiguous(memory_format=torch.channels_last)
         x = F.conv_transpose2d(x, self.enlarge, self.enlarge_bias, stride=2, padding=1)
         x = F.leaky_relu(x, SLOPE)
         x = F.conv_transpose2d(x, self.paint, self.paint_bias, stride=2, padding=1)
-        return torch.sigmoid(x[:, :, : self.shape[1], : self.shape[2]])
+        x = x[:, :, : self.shape[1], : self.shape[2]]
+        return torch.sigmoid(x) if start is None else (start + torch.tanh(x)).clamp(0, 1)

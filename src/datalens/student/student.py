@@ -1,25 +1,35 @@
 """The student: a generator that follows what was released, and nothing else."""
 
-from collections.abc import Callable, Iterator
-from math import cos, pi
+from collections.abc import Iterator
+from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from datalens.ensemble.streams import stream
 from datalens.errors import DataLensError
-from datalens.student.gaussian import GaussianModel, with_grain
 from datalens.student.generator import Generator
+from datalens.student.mixture import MixtureModel
 
 SAMPLE_BATCH = 500
-WARM_START_BATCH = 128
-WARM_START_LEARNING_RATE = 5e-3
+
+
+class Proposal(NamedTuple):
+    """Images shown to the teachers, and what they came from."""
+
+    latents: Tensor
+    labels: Tensor
+    start: Tensor | None
+    images: Tensor
 
 
 class Student:
     """A generator, its Adam optimiser, and the moving average of its weights that is published.
 
+    Where a model was bought, the student starts from its images, and learns what to put on them.
     Latent vectors are drawn from (secret, step) alone, so a student restored from `state` goes on
     bit for bit as one that never stopped.
     """
@@ -43,15 +53,17 @@ class Student:
         self.moving_average = moving_average
         self.weights = dict(generator.named_parameters())
         self.average = {name: tensor.clone() for name, tensor in generator.state_dict().items()}
-        self._proposed: tuple[Tensor, Tensor, Tensor] | None = None
+        self._proposed: Proposal | None = None
+        self._model: MixtureModel | None = None
+        self._spread = 1.0
         self._new_optimiser()
 
     def propose(self, labels: Tensor, *, step: int) -> Tensor:
         """Images for the teachers to vote on, one for each label. They are kept for `follow`."""
-        latents = self._latents(len(labels), "propose", step)
+        latents, start = self._begin(labels, stream(self.secret, "student", "propose", step))
         with torch.no_grad():
-            images = self.generator(latents, labels)
-        self._proposed = latents, labels, images
+            images = self.generator(latents, labels, start)
+        self._proposed = Proposal(latents, labels, start, images)
         return images
 
     def follow(self, direction: Tensor, *, step_size: float, updates: int = 1) -> None:
@@ -62,7 +74,7 @@ class Student:
         """
         if self._proposed is None:
             raise DataLensError("The student has nothing proposed that it could follow up.")
-        latents, labels, images = self._proposed
+        proposed, images = self._proposed, self._proposed.images
         if direction.shape != images.shape or not bool(direction.isfinite().all()):
             raise DataLensError(
                 f"The direction must be finite and of shape {tuple(images.shape)}, "
@@ -70,48 +82,39 @@ class Student:
             )
         targets = (images + step_size * direction).clamp_(0, 1)
         for _ in range(updates):
-            self._update(latents, labels, targets)
+            self._update(proposed, targets)
         self._proposed = None
         for name, weight in self.weights.items():
             self.average[name].lerp_(weight.detach(), 1 - self.moving_average)
 
-    def warm_start(
-        self,
-        model: GaussianModel,
-        *,
-        updates: int,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> None:
-        """Learn a class-gaussian model: the same latent vector, the same image.
-
-        A plain regression, without an adversary; the learning rate falls to nothing along half a
-        cosine. The optimiser and the average begin anew afterwards. The model's grain is noise,
-        which cannot be learned: it is kept, and put on samples.
-        """
-        for update in range(updates):
-            latents = self._latents(WARM_START_BATCH, "warm-start", update)
-            labels = torch.arange(WARM_START_BATCH) % self.generator.n_classes
-            rate = WARM_START_LEARNING_RATE * (1 + cos(pi * update / updates)) / 2
-            self._optimiser.param_groups[0]["lr"] = rate
-            self._update(latents, labels, model.images(latents, labels))
-            if progress is not None:
-                progress(update + 1, updates)
+    def start_from(self, model: MixtureModel, *, spread: float) -> None:
+        """Show what the model shows; what is learned from now on is put on top of that."""
+        self._model, self._spread = model, spread
+        with torch.no_grad():
+            self.weights["paint"].zero_()
         self._new_optimiser()
         for name, weight in self.weights.items():
             self.average[name].copy_(weight.detach())
-        self.average["grain"].fill_(model.grain)
 
     @torch.no_grad()
-    def sample(self, labels: Tensor, generator: torch.Generator) -> Tensor:
+    def sample(self, labels: Tensor, chance: torch.Generator) -> Tensor:
         """One image for each label, from the averaged weights."""
-        latents = torch.randn(len(labels), self.generator.latent, generator=generator)
-        pieces = zip(latents.split(SAMPLE_BATCH), labels.split(SAMPLE_BATCH), strict=True)
-        images = [
-            torch.func.functional_call(self.generator, self.average, piece) for piece in pieces
-        ]
-        if not images:
+        latents, start = self._begin(labels, chance)
+        if not len(labels):
             return torch.empty(0, *self.generator.shape)
-        return with_grain(torch.cat(images), float(self.average["grain"]), generator)
+        inputs = [latents, labels] if start is None else [latents, labels, start]
+        pieces = zip(*(each.split(SAMPLE_BATCH) for each in inputs), strict=True)
+        return torch.cat(
+            [torch.func.functional_call(self.generator, self.average, piece) for piece in pieces]
+        )
+
+    def take_average(self, weights: dict[str, NDArray[np.float32]]) -> None:
+        """Take the published weights of another student, if they fit."""
+        if {n: a.shape for n, a in weights.items()} != {
+            n: tuple(w.shape) for n, w in self.average.items()
+        }:
+            raise DataLensError("its weights do not fit the run's configuration.")
+        self.average = {name: torch.from_numpy(array) for name, array in weights.items()}
 
     def state(self) -> dict[str, Tensor]:
         """Everything that training changes, for a checkpoint; the tensors are not copies."""
@@ -146,11 +149,22 @@ class Student:
                 "exp_avg_sq": torch.zeros_like(weight),
             }
 
-    def _update(self, latents: Tensor, labels: Tensor, targets: Tensor) -> None:
+    def _update(self, proposed: Proposal, targets: Tensor) -> None:
         self._optimiser.zero_grad()
-        F.mse_loss(self.generator(latents, labels), targets).backward()
+        shown = self.generator(proposed.latents, proposed.labels, proposed.start)
+        F.mse_loss(shown, targets).backward()
         self._optimiser.step()
 
-    def _latents(self, count: int, purpose: str, step: int) -> Tensor:
-        own = stream(self.secret, "student", purpose, step)
-        return torch.randn(count, self.generator.latent, generator=own)
+    def _begin(self, labels: Tensor, chance: torch.Generator) -> tuple[Tensor, Tensor | None]:
+        """Latent vectors, and the images that the model shows for them.
+
+        With a model, its places are the latent vectors, in units of how they vary, and filled up
+        with zeros or cut off.
+        """
+        latent = self.generator.latent
+        if self._model is None:
+            return torch.randn(len(labels), latent, generator=chance), None
+        places = self._model.places(labels, chance, spread=self._spread)
+        scaled = (places / torch.from_numpy(self._model.deviations()))[:, :latent]
+        latents = F.pad(scaled, (0, latent - scaled.shape[1]))
+        return latents, self._model.images(places, labels)

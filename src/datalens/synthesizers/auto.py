@@ -7,7 +7,7 @@ from datalens.data import PublicFacts, shard_size
 from datalens.ensemble import make_discriminator
 from datalens.ensemble.teachers import default_block_size
 from datalens.errors import DataLensError
-from datalens.synthesizers.settings import DataLensSettings
+from datalens.synthesizers.settings import LEAST_SHARE, DataLensSettings
 
 SHARD = 20
 """Records a teacher gets. Small shards make many teachers, and noise is paid per teacher."""
@@ -18,6 +18,34 @@ TOLERABLE_NOISE = 0.25
 """Sigma as a share of the teachers that steps are added up to: beyond it votes drown."""
 LARGE_ENSEMBLE = 10 * 2**30
 """Bytes of weights and float32 moments beyond which moments are kept in bfloat16."""
+
+
+VOTE_SHARE = 0.2
+"""Of the budget, where votes are asked for and not how much they may cost."""
+ABOUT_VOTES = ("n_teachers", "top_k", "sigma", "batch_size", "steps", "quorum", "block_size")
+
+
+def share_of_votes(settings: DataLensSettings) -> float:
+    """The share of the budget that is for votes.
+
+    From a warm start votes have not paid for themselves (docs/utility.md), so there are none
+    unless somebody wants them.
+    """
+    asked = [name for name in ABOUT_VOTES if getattr(settings, name) is not None]
+    share = settings.vote_share
+    if not settings.warm_start:
+        if share not in (None, 1.0):
+            raise DataLensError("Without a warm start all is spent on votes; leave out vote_share.")
+        return 1.0
+    if share is None:
+        return VOTE_SHARE if asked else 0.0
+    if share == 0 and asked:
+        raise DataLensError(
+            f"vote_share is 0: without votes {asked[0]} means nothing; leave it out."
+        )
+    if share != 0 and not LEAST_SHARE <= share < 1:
+        raise DataLensError(f"vote_share is {share:g}: it must leave something to a warm start.")
+    return share
 
 
 def complete(settings: DataLensSettings, public: PublicFacts, rho: float) -> DataLensSettings:

@@ -15,7 +15,7 @@ from datalens.errors import DataLensError
 from datalens.student.gaussian import GaussianModel
 from datalens.synthesizers.moments import class_counts
 from datalens.synthesizers.plan import ClassGaussianPlan, Plan
-from datalens.synthesizers.protocol import Synthesizer
+from datalens.synthesizers.protocol import Drawn, Synthesizer
 from datalens.synthesizers.session import Member
 from datalens.synthesizers.settings import ClassGaussianSettings, Settings
 
@@ -37,18 +37,18 @@ class ClassGaussian(Synthesizer):
     def _train(self, records: Records, plan: ClassGaussianPlan, session: Member) -> None:  # type: ignore[override]
         session.observer.progress("moments", 0, 1)
         counts = class_counts(records, session.releases, plan.counts)
-        model = plan.moments.buy(records, session.releases, counts)
+        model = plan.start.buy(records, session.releases, counts)
         if model is None:
             raise DataLensError(
                 "A crash lost a release of this run, and it has no other: its charge stays spent;"
                 " start a new run."
             )
-        self._model = model
+        self._model = model.enlarged(plan.public.shape)
         self._prior = counts / counts.sum()
         session.observer.progress("moments", 1, 1, spent=plan.spent())
 
-    def _draw(self, labels: NDArray[np.int64], seed: bytes) -> NDArray[np.float32]:
-        return self._model.sample(labels, stream(seed, "sample"))
+    def _draw(self, labels: NDArray[np.int64], seed: bytes, *, exact: bool) -> Drawn:
+        return Drawn(self._model.sample(labels, stream(seed, "sample")), labels)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return self._model.arrays()

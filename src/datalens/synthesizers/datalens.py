@@ -1,4 +1,4 @@
-"""DataLens: Algorithm 1 of the paper."""
+"""DataLens: what may be bought at once, and then Algorithm 1 of the paper."""
 
 from functools import partial
 from hashlib import sha256
@@ -8,56 +8,88 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from datalens.classifiers.labeller import Labeller
 from datalens.data import Positions, PublicFacts, Records
 from datalens.ensemble import Ranks, Teachers, stream
 from datalens.errors import DataLensError
-from datalens.student import Generator, Student
+from datalens.student import Generator, MixtureModel, Student
+from datalens.student.mixture import with_random_grain
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.diagnosis import diagnosed
 from datalens.synthesizers.moments import class_counts
-from datalens.synthesizers.plan import DataLensPlan, Plan
-from datalens.synthesizers.protocol import Synthesizer
+from datalens.synthesizers.plan import DataLensPlan, Plan, VotingPlan
+from datalens.synthesizers.protocol import Drawn, Synthesizer
 from datalens.synthesizers.session import Member, Stopped
 from datalens.synthesizers.settings import DataLensSettings, Settings
 from datalens.synthesizers.voting import count_votes, hire, shards_of, teachers_of
 
-STOP_EVERY = 10
-"""Updates of the student's warm start, which are short, after which ranks ask whether to stop."""
+ATTEMPTS = 20
+"""How often an image is drawn again that should show a given class and does not."""
 
 
 class DataLens(Synthesizer):
-    """Teachers vote on how each synthetic image should change; the student follows the count.
+    """A mixture of Gaussians and a labeller are bought; then, if asked to, teachers vote on how
+    each synthetic image should change, and the student follows the count.
 
-    Guarantee: a record reaches one teacher (data/shards.py), so it changes one ballot on each
-    image, and every image's noisy tally is bought through the ledger (mechanism/topagg.py).
-    The student sees the releases and nothing else of the records.
+    Guarantee: the records are touched by the releases of the warm start, each with its own stated
+    sensitivity, and by votes. A record reaches one teacher (data/shards.py), so it changes one
+    ballot on each image, and every image's noisy tally is bought through the ledger
+    (mechanism/topagg.py). The student sees the releases and nothing else of the records.
     """
 
     method: ClassVar[str] = "datalens"
     settings_type: ClassVar[type[Settings]] = DataLensSettings
     settings: DataLensSettings
 
+    _prior: NDArray[np.float64]
+    _model: MixtureModel | None = None
+    _labeller: Labeller | None = None
+    _student: Student | None = None
+
     def resolve(self, public: PublicFacts) -> DataLensPlan:
         return DataLensPlan.resolve(self.settings, public)
 
-    def _share(self, plan: DataLensPlan, ranks: Ranks, secret: bytes) -> Positions:  # type: ignore[override]
+    def _share(self, plan: Plan, ranks: Ranks, secret: bytes) -> Positions:
+        if not isinstance(plan, VotingPlan):
+            return super()._share(plan, ranks, secret)
         return shards_of(plan, secret).held_by(teachers_of(plan, ranks))
 
     def _train(self, records: Records, plan: DataLensPlan, session: Member) -> None:  # type: ignore[override]
-        session = diagnosed(session, plan)
-        chosen, topagg, secret, ranks = plan.settings, plan.topagg, session.secret, session.ranks
+        if isinstance(plan, VotingPlan):
+            session = diagnosed(session, plan)
         counts = class_counts(records, session.releases, plan.counts)
         self._prior = counts / counts.sum()
-        self._student = student = new_student(plan, secret)
+        self._warm_start(records, counts, plan, session)
+        if isinstance(plan, VotingPlan):
+            self._vote(records, plan, session)
+
+    def _warm_start(
+        self, records: Records, counts: NDArray[np.float64], plan: DataLensPlan, session: Member
+    ) -> None:
+        """Buy the model and the labeller; one who resumes finds them bought."""
+        if plan.start is None:
+            return
+        chance = stream(session.secret, "clusters")
+        tell = partial(_tell, session, "warm-start")
+        self._model, self._labeller = plan.start.buy(
+            records, session.releases, counts, chance, tell
+        )
+        if self._model is None and not isinstance(plan, VotingPlan):
+            raise DataLensError(
+                "A crash lost a release that this run rests on: its charge stays spent; start a"
+                " new run."
+            )
+
+    def _vote(self, records: Records, plan: VotingPlan, session: Member) -> None:
+        chosen, topagg, secret, ranks = plan.settings, plan.topagg, session.secret, session.ranks
+        self._student = student = new_student(plan, secret, self._model)
         teachers = hire(records, plan, secret, ranks)
         checkpoints = Checkpoints(
             session.checkpoint, student=student, teachers=teachers, ranks=ranks
         )
-
         first = checkpoints.resume()
         if first == 0:
-            self._warm_start(records, counts, plan, session)
-            self._warm_up(teachers, plan, session)
+            self._warm_up(teachers, student, plan, session)
         for step in range(first, plan.steps):
             labels = self._step_labels(plan.batch_size, stream(secret, "labels", step))
             images = student.propose(labels, step=step)
@@ -89,24 +121,15 @@ class DataLens(Synthesizer):
             checkpoints.after(step, stopping=session.observer.stopping())
         checkpoints.clear()
 
-    def _warm_start(
-        self, records: Records, counts: NDArray[np.float64], plan: DataLensPlan, session: Member
+    def _warm_up(
+        self, teachers: Teachers, student: Student, plan: VotingPlan, session: Member
     ) -> None:
-        """The student learns a class-gaussian model that is bought with a part of the budget."""
-        if plan.moments is None:
-            return
-        model = plan.moments.buy(records, session.releases, counts)
-        if model is not None:
-            tell = partial(_tell, session, "warm-start", ask_every=STOP_EVERY)
-            self._student.warm_start(model, updates=plan.settings.warm_start_updates, progress=tell)
-
-    def _warm_up(self, teachers: Teachers, plan: DataLensPlan, session: Member) -> None:
         """Untrained teachers vote badly: let them see the student before they are asked. Free."""
         for update in range(plan.settings.teacher_warm_up):
             before = -1 - update  # steps before the first have numbers of their own
             chance = stream(session.secret, "labels", before)
             labels = self._step_labels(plan.batch_size, chance)
-            images = self._student.propose(labels, step=before)
+            images = student.propose(labels, step=before)
             teachers.train(images, labels, step=before)
             _tell(session, "teachers", update + 1, plan.settings.teacher_warm_up)
 
@@ -114,36 +137,82 @@ class DataLens(Synthesizer):
         prior = torch.from_numpy(self._prior)
         return torch.multinomial(prior, count, replacement=True, generator=chance)
 
-    def _draw(self, labels: NDArray[np.int64], seed: bytes) -> NDArray[np.float32]:
-        images = self._student.sample(torch.from_numpy(labels), stream(seed, "sample"))
-        return images.numpy()
+    def _draw(self, labels: NDArray[np.int64], seed: bytes, *, exact: bool) -> Drawn:
+        chance = stream(seed, "sample")
+        images = self._show(torch.from_numpy(labels), chance)
+        found = self._named(images, labels)
+        for _ in range(ATTEMPTS if exact else 0):
+            other = np.flatnonzero(found != labels)
+            if not len(other):
+                break
+            images[other] = self._show(torch.from_numpy(labels[other]), chance)
+            found[other] = self._named(images[other], labels[other])
+        if self._model is not None:
+            images = with_random_grain(images, self._model.grain, chance)
+        return Drawn(images.numpy(), labels if exact else found)
+
+    def _show(self, labels: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
+        """Images without grain."""
+        if self._student is not None:
+            return self._student.sample(labels, chance)
+        if self._model is None:
+            raise DataLensError("This run has neither votes nor a warm start.")
+        places = self._model.places(labels, chance, spread=self._fitted().settings.spread)  # type: ignore[attr-defined]
+        return self._model.images(places, labels)
+
+    def _named(self, images: torch.Tensor, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What the images show, in the labeller's eyes, if there is one."""
+        if self._labeller is None:
+            return labels.copy()
+        pixels = (images * 255).round().to(torch.uint8).numpy()
+        return self._labeller.label(pixels, labels, weight=self._fitted().settings.own_label)  # type: ignore[attr-defined]
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {name: weight.numpy() for name, weight in self._student.average.items()}
+        found: dict[str, NDArray[Any]] = {}
+        if self._student is not None:
+            found |= {f"student.{n}": w.numpy() for n, w in self._student.average.items()}
+        if self._model is not None:
+            found |= {f"model.{name}": array for name, array in self._model.arrays().items()}
+        if self._labeller is not None:
+            found["labeller.weights"] = self._labeller.weights.astype(np.float32)
+        return found
 
-    def _take_arrays(self, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
-        student = new_student(plan, b"loaded")  # type: ignore[arg-type]
-        if {n: a.shape for n, a in arrays.items()} != {
-            n: tuple(w.shape) for n, w in student.average.items()
-        }:
-            raise DataLensError("its weights do not fit the run's configuration.")
-        student.average = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        self._student = student
+    def _take_arrays(self, arrays: dict[str, NDArray[Any]], plan: DataLensPlan) -> None:  # type: ignore[override]
+        parts: dict[str, dict[str, NDArray[Any]]] = {"student": {}, "model": {}, "labeller": {}}
+        for name, array in arrays.items():
+            part, _, rest = name.partition(".")
+            if part not in parts:
+                raise DataLensError(f"it should not have {name!r}.")
+            parts[part][rest] = array
+        public = plan.public
+        if parts["model"]:
+            self._model = MixtureModel.from_arrays(
+                parts["model"], shape=public.shape, n_classes=public.n_classes
+            )
+        if plan.start is not None and plan.start.labeller is not None:
+            self._labeller = Labeller.from_arrays(
+                parts["labeller"], channels=public.shape[0], n_classes=public.n_classes
+            )
+        if isinstance(plan, VotingPlan):
+            self._student = new_student(plan, b"loaded", self._model)
+            self._student.take_average(parts["student"])
+        elif self._model is None:
+            raise DataLensError("it has no model.")
 
 
 def _digest(images: torch.Tensor) -> str:
     return sha256(images.numpy().tobytes()).hexdigest()[:16]
 
 
-def _tell(session: Member, stage: str, done: int, total: int, *, ask_every: int = 1) -> None:
+def _tell(session: Member, stage: str, done: int, total: int) -> None:
     """Before the first vote there is nothing to checkpoint: what was bought is stored already."""
     session.observer.progress(stage, done, total)
-    if (done % ask_every == 0 or done == total) and session.stopping():
+    if session.stopping():
         raise Stopped
 
 
-def new_student(plan: DataLensPlan, secret: bytes) -> Student:
-    """A student that has seen nothing: public from birth."""
+def new_student(plan: VotingPlan, secret: bytes, model: MixtureModel | None) -> Student:
+    """A student that knows the model, where there is one, and nothing else."""
     chosen = plan.settings
     generator = Generator(
         plan.public.shape,
@@ -151,9 +220,12 @@ def new_student(plan: DataLensPlan, secret: bytes) -> Student:
         chosen.latent,
         stream=stream(secret, "student", "initial", 0),
     )
-    return Student(
+    student = Student(
         generator,
         secret=secret,
         learning_rate=chosen.student_learning_rate,
         moving_average=chosen.moving_average,
     )
+    if model is not None:
+        student.start_from(model, spread=chosen.spread)
+    return student

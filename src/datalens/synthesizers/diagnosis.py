@@ -16,7 +16,7 @@ from datalens.privacy.data_dependent import (
     least_passing,
     peaks,
 )
-from datalens.synthesizers.plan import DataLensPlan
+from datalens.synthesizers.plan import VotingPlan
 from datalens.synthesizers.session import Member, Session
 
 FILE = "data_dependent.jsonl"
@@ -29,7 +29,7 @@ NEAR_ONE = "q of an image is so near 1 that Theorem 4's precondition fails"
 NOT_SEEN = "q of an earlier step is not known: its release or its line is lost"
 
 
-def diagnosed(session: Member, plan: DataLensPlan) -> Member:
+def diagnosed(session: Member, plan: VotingPlan) -> Member:
     """The same session with a diagnosis of its votes, where whole tallies are seen: on rank 0."""
     if not isinstance(session, Session):
         return session
@@ -44,7 +44,7 @@ class Diagnosis:
     here stops nothing: a diagnostic is not worth the budget of a step.
     """
 
-    def __init__(self, path: Path, plan: DataLensPlan) -> None:
+    def __init__(self, path: Path, plan: VotingPlan) -> None:
         self._path, self._plan = path, plan
         self._topagg = plan.topagg
         others = [charge for charge in plan.charges if charge.event != plan.topagg.event]

@@ -1,6 +1,6 @@
 """Buying a Gaussian per class: which moments, at what noise, and what comes of them.
 
-Used by `class-gaussian` as the whole method and by `datalens` as the student's warm start.
+Used by `class-gaussian` as the whole method, and by `datalens` to begin with.
 """
 
 import math
@@ -85,7 +85,10 @@ class MomentPlan:
     def buy(
         self, records: Records, releases: Door, counts: NDArray[np.float64]
     ) -> GaussianModel | None:
-        """The model of the bought moments; None if a crash lost one of them."""
+        """The model of the bought moments, for images as `coarse` makes them.
+
+        None if a crash lost one of the two.
+        """
         images = coarse(records.images, block_side(self.public.shape))
         labels = records.labels
         d = images[0].size
@@ -114,7 +117,6 @@ class MomentPlan:
             sums_sigma=self.sums.sigma,
             second_sigma=self.second_sigma,
             grid=(channels, height, width),
-            shape=self.public.shape,
             rank=self.rank,
         )
 

@@ -16,15 +16,15 @@ from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.topagg import TopAgg
 from datalens.privacy.accountants import Charge, epsilon, rho_of, total_rho
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
-from datalens.synthesizers.auto import complete, quorum_for
+from datalens.synthesizers.auto import complete, quorum_for, share_of_votes
 from datalens.synthesizers.moments import MomentPlan
 from datalens.synthesizers.settings import (
     LEVELS,
-    SUMS_SHARE,
     ClassGaussianSettings,
     DataLensSettings,
     Settings,
 )
+from datalens.synthesizers.warm_start import WarmStartPlan
 
 PRIOR_SHARE = 0.01
 """Share of the budget that buys the class histogram, where it is bought."""
@@ -40,13 +40,14 @@ class Plan:
     public: PublicFacts
     counts: ClassCounts | None
     """The class histogram, where it is bought."""
-    moments: MomentPlan | None
+    start: MomentPlan | WarmStartPlan | None
+    """What is bought before any vote."""
 
     @property
     def charges(self) -> list[Charge]:
         """The whole cost, as it is reserved."""
         counts = [Charge(event=self.counts.event, count=1)] if self.counts else []
-        return counts + (self.moments.charges if self.moments else [])
+        return counts + (self.start.charges if self.start else [])
 
     def spent(self) -> float:
         """Epsilon when all is done, by the accountant that sizes the run."""
@@ -56,7 +57,7 @@ class Plan:
     def parameters(self) -> dict[str, dict[str, Any]]:
         """For each kind of release, the numbers its sensitivity follows from."""
         found: dict[str, dict[str, Any]] = {"class-counts": {}} if self.counts else {}
-        return found | (self.moments.parameters if self.moments else {})
+        return found | (self.start.parameters if self.start else {})
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -89,25 +90,62 @@ class ClassGaussianPlan(Plan):
     """Class sums and second moments share the budget."""
 
     method: ClassVar[str] = "class-gaussian"
-    moments: MomentPlan
+    start: MomentPlan
 
     @classmethod
     def resolve(cls, settings: ClassGaussianSettings, public: PublicFacts) -> "ClassGaussianPlan":
         rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
         counts = _prior(settings, public, rho)
         rho -= rho_of(counts.event) if counts else 0.0
-        moments = MomentPlan.within(
+        start = MomentPlan.within(
             rho, public=public, sums_share=settings.sums_share, rank=settings.rank
         )
-        return cls(settings=settings, public=public, counts=counts, moments=moments)
+        return cls(settings=settings, public=public, counts=counts, start=start)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataLensPlan(Plan):
-    """Prior and warm start first; votes take what is left, whole steps at a time."""
+    """Prior and warm start."""
 
     method: ClassVar[str] = "datalens"
     settings: DataLensSettings
+    start: WarmStartPlan | None
+
+    @classmethod
+    def resolve(cls, settings: DataLensSettings, public: PublicFacts) -> "DataLensPlan":
+        """The plan, which is a `VotingPlan` if there are votes."""
+        rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
+        share = share_of_votes(settings)
+        counts = _prior(settings, public, rho)
+        rho -= rho_of(counts.event) if counts else 0.0
+        start = None
+        decided: dict[str, Any] = {"vote_share": share}
+        if settings.warm_start:
+            start = WarmStartPlan.within(rho * (1 - share), public=public, settings=settings)
+            decided |= start.decided
+            rho -= total_rho(start.charges)
+        settings = settings.model_copy(update=decided)
+        if share == 0:
+            return DataLensPlan(settings=settings, public=public, counts=counts, start=start)
+        settings = complete(settings, public, rho)
+        topagg, steps = _votes(settings, rho)
+        decided = {"sigma": topagg.sigma, "steps": steps, "quorum": topagg.quorum}
+        return VotingPlan(
+            settings=settings.model_copy(update=decided),
+            public=public,
+            counts=counts,
+            start=start,
+            topagg=topagg,
+            steps=steps,
+            batch_size=_given(settings.batch_size),
+            block_size=_given(settings.block_size),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotingPlan(DataLensPlan):
+    """Prior and warm start first; votes take what is left, whole steps at a time."""
+
     topagg: TopAgg
     steps: int
     batch_size: int
@@ -136,35 +174,6 @@ class DataLensPlan(Plan):
     @property
     def facts(self) -> dict[str, Any]:
         return super().facts | {"steps": self.steps, "teachers": self.topagg.n_teachers}
-
-    @classmethod
-    def resolve(cls, settings: DataLensSettings, public: PublicFacts) -> "DataLensPlan":
-        rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
-        counts = _prior(settings, public, rho)
-        moments = None
-        if settings.warm_start:
-            moments = MomentPlan.within(
-                rho * settings.warm_start_share,
-                public=public,
-                sums_share=SUMS_SHARE,
-                rank=settings.latent,
-            )
-        fixed = [Charge(event=counts.event, count=1)] if counts else []
-        fixed += moments.charges if moments else []
-        rho -= total_rho(fixed)
-        settings = complete(settings, public, rho)
-        topagg, steps = _votes(settings, rho)
-        decided = {"sigma": topagg.sigma, "steps": steps, "quorum": topagg.quorum}
-        return cls(
-            settings=settings.model_copy(update=decided),
-            public=public,
-            counts=counts,
-            moments=moments,
-            topagg=topagg,
-            steps=steps,
-            batch_size=_given(settings.batch_size),
-            block_size=_given(settings.block_size),
-        )
 
 
 def _prior(settings: Settings, public: PublicFacts, rho: float) -> ClassCounts | None:

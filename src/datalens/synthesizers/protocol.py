@@ -36,6 +36,13 @@ class Synthetic(NamedTuple):
     labels: NDArray[np.int64]
 
 
+class Drawn(NamedTuple):
+    """The same, in the making: images are floats in [0, 1]."""
+
+    images: NDArray[np.float32]
+    labels: NDArray[np.int64]
+
+
 class Synthesizer(ABC):
     """A method that turns private records into something that may be published.
 
@@ -85,8 +92,11 @@ class Synthesizer(ABC):
         """Learn from this rank's records, through `session.releases` only."""
 
     @abstractmethod
-    def _draw(self, labels: NDArray[np.int64], seed: bytes) -> NDArray[np.float32]:
-        """Images in [0, 1] for the labels, all randomness from the seed."""
+    def _draw(self, labels: NDArray[np.int64], seed: bytes, *, exact: bool) -> Drawn:
+        """Images in [0, 1] of these classes, all randomness from the seed, and their labels.
+
+        The labels may turn out to be others, if it need not be `exact`.
+        """
 
     @abstractmethod
     def _arrays(self) -> dict[str, NDArray[Any]]:
@@ -135,7 +145,11 @@ class Synthesizer(ABC):
     def sample(
         self, count: int, labels: ArrayLike | None = None, *, seed: int | None = None
     ) -> Synthetic:
-        """Draw images. Free: the generator is public. Without labels, they follow the prior."""
+        """Draw images. Free: the generator is public.
+
+        Without labels, classes are drawn in the proportions of the prior; where a method has a
+        labeller, an image that turns out to show another class is labelled so.
+        """
         plan = self._fitted()
         if count < 1:
             raise DataLensError(f"count must be at least 1, got {count}.")
@@ -146,16 +160,16 @@ class Synthesizer(ABC):
             wanted = np.resize(wanted, count)
         if wanted.min() < 0 or wanted.max() >= plan.public.n_classes:
             raise DataLensError(f"labels must lie between 0 and {plan.public.n_classes - 1}.")
-        wanted = wanted.astype(np.int64)
+        wanted = wanted.astype(np.int64)  # a copy
         root = secrets.token_bytes(16) if seed is None else str(seed).encode()
         images = np.empty((count, *plan.public.shape), dtype=np.uint8)
         for start in range(0, count, SAMPLE_CHUNK):
             part = slice(start, start + SAMPLE_CHUNK)
             key = hashlib.sha256(root + start.to_bytes(8, "big")).digest()
-            drawn = self._draw(wanted[part], key)
-            if not np.isfinite(drawn).all():
+            drawn = self._draw(wanted[part], key, exact=labels is not None)
+            if not np.isfinite(drawn.images).all():
                 raise DataLensError("This generator's weights are too large to draw images with.")
-            images[part] = np.rint(drawn * 255)
+            images[part], wanted[part] = np.rint(drawn.images * 255), drawn.labels
         return Synthetic(images, wanted)
 
     @property
@@ -211,7 +225,9 @@ class Synthesizer(ABC):
 
     def _generator(self) -> bytes:
         """The generator's file."""
-        return save({**self._arrays(), "prior": self._class_prior()})
+        arrays = {**self._arrays(), "prior": self._class_prior()}
+        # safetensors writes memory as it lies, whichever way an array reads it.
+        return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
     def _certify(self, plan: Plan, session: Session) -> dict[str, Any]:
         public, settings = plan.public, plan.settings

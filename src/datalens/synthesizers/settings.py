@@ -18,6 +18,7 @@ SUMS_SHARE = 0.15
 # A slip of the pen, or a hostile file, must not reserve a budget for a run that cannot end.
 MOST_UPDATES = 1_000_000
 MOST_STEPS = 50_000
+MOST_CLUSTERS = 1000
 MOST_IMAGES = 10_000
 """In a batch."""
 LEAST_SHARE = 1e-6
@@ -87,10 +88,22 @@ class DataLensSettings(Settings):
     """How much of the averaged generator stays at each step; 0 is the last generator."""
 
     warm_start: bool = True
-    warm_start_share: float = Field(default=0.5, ge=LEAST_SHARE, lt=1)
-    """Share of the budget that buys the class-gaussian start."""
-    warm_start_updates: int = Field(default=1000, gt=0, le=MOST_UPDATES)
-    """How long the student learns from it: free, because it comes after the release."""
+    """Buy moments, clusters and a labeller before any vote. Without it votes take the budget."""
+    vote_share: float | None = Field(default=None, ge=0, le=1)
+    """Share of the budget for votes. None: none, unless something about votes is asked for."""
+    label_share: float = Field(default=0.3, ge=0, lt=1)
+    """Share of the rest that buys the labeller; 0 is none, and images keep the labels they had."""
+    label_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
+    cluster_share: float = Field(default=0.35, ge=LEAST_SHARE, lt=1)
+    """Share of what then is left that buys clusters, if there are any; moments get the rest."""
+    clusters: int | None = Field(default=None, gt=0, le=MOST_CLUSTERS)
+    """In each class."""
+    rank: int | None = Field(default=None, gt=0)
+    """Directions kept of the covariance."""
+    spread: float = Field(default=1.5, ge=0, le=10)
+    """How wide clusters are drawn, in their own width: wide ones show the labeller more."""
+    own_label: float = Field(default=1.5, ge=0, le=100)
+    """Nats by which the labeller favours the class that an image was drawn as."""
 
 
 S = TypeVar("S", bound=Settings)

@@ -17,17 +17,17 @@ from datalens.ensemble import (
 from datalens.mechanism.ballots import room
 from datalens.mechanism.noise import Integers
 from datalens.mechanism.topagg import TopAgg
-from datalens.synthesizers.plan import DataLensPlan
+from datalens.synthesizers.plan import VotingPlan
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def shards_of(plan: DataLensPlan, secret: bytes) -> Shards:
+def shards_of(plan: VotingPlan, secret: bytes) -> Shards:
     """A record reaches one teacher, or nobody if it is left over."""
     return deal(plan.public.n_records, plan.topagg.n_teachers, seed=secret + b"shards")
 
 
-def teachers_of(plan: DataLensPlan, ranks: Ranks) -> range:
+def teachers_of(plan: VotingPlan, ranks: Ranks) -> range:
     """The teachers that this rank has."""
     return own_teachers(
         ranks.rank,
@@ -37,7 +37,7 @@ def teachers_of(plan: DataLensPlan, ranks: Ranks) -> range:
     )
 
 
-def hire(records: Records, plan: DataLensPlan, secret: bytes, ranks: Ranks = ALONE) -> Teachers:
+def hire(records: Records, plan: VotingPlan, secret: bytes, ranks: Ranks = ALONE) -> Teachers:
     """This rank's teachers, each with its shard."""
     chosen, public = plan.settings, plan.public
     shards, own = shards_of(plan, secret), teachers_of(plan, ranks)

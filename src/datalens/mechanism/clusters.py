@@ -1,0 +1,120 @@
+"""Sums over clusters of records: where each cluster lies, how large it is, how it spreads."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datalens.errors import DataLensError
+from datalens.mechanism.events import GaussianRelease, positive
+from datalens.mechanism.noise import LARGEST, Integers, Noise
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSums:
+    """For each cluster the sum of its records' rows, and `weight` for each record it has.
+
+    A row says where a record lies, seen from the centre of its cluster, in integers. Centres are
+    public: earlier releases gave them.
+
+    Guarantee: a record belongs to one cluster, and its row has norm at most `bound`, which is
+    checked. Blanked, it takes a vector of squared norm bound^2 + weight^2 away at most; replaced,
+    it moves the sums by at most twice that vector's length.
+    """
+
+    bound: int
+    weight: int
+    n_clusters: int
+    sigma: float
+
+    def __post_init__(self) -> None:
+        positive(bound=self.bound, weight=self.weight, n_clusters=self.n_clusters)
+
+    @property
+    def event(self) -> GaussianRelease:
+        squared = self.bound**2 + self.weight**2
+        return GaussianRelease(
+            what="cluster-sums",
+            squared_sensitivity=squared,
+            squared_sensitivity_replace=4 * squared,
+            sigma=self.sigma,
+        )
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """What the sensitivity follows from."""
+        return {"bound": self.bound, "weight": self.weight}
+
+    def query(self, rows: Integers, clusters: Integers) -> Integers:
+        """From rows (n, r) and the cluster of each record: (n_clusters, r + 1)."""
+        _check(rows, self.bound)
+        sums = np.zeros((self.n_clusters, rows.shape[1] + 1), dtype=np.int64)
+        np.add.at(sums[:, :-1], clusters, rows)
+        np.add.at(sums[:, -1], clusters, self.weight)
+        return sums
+
+    def releases_in(self, sums: Integers) -> int:
+        return 1
+
+    def release(self, sums: Integers, *, noise: Noise, key: str) -> Integers:
+        return noise.add(sums, sigma=self.sigma, key=key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterMoments:
+    """The sum of q q^T over all records, q a row seen from the centre of its cluster.
+
+    As the upper triangle with its diagonal.
+
+    Guarantee: q has norm at most `bound`, which is checked, so q q^T has Frobenius norm at most
+    bound^2, and its upper triangle is no longer. Blanked, a record takes at most `bound**2` away;
+    replaced, at most twice that.
+    """
+
+    bound: int
+    sigma: float
+
+    def __post_init__(self) -> None:
+        positive(bound=self.bound)
+
+    @property
+    def event(self) -> GaussianRelease:
+        return GaussianRelease(
+            what="cluster-moments",
+            squared_sensitivity=self.bound**4,
+            squared_sensitivity_replace=4 * self.bound**4,
+            sigma=self.sigma,
+        )
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """What the sensitivity follows from."""
+        return {"bound": self.bound}
+
+    def query(self, rows: Integers) -> Integers:
+        """From rows (n, r): the r (r + 1) / 2 entries of the triangle."""
+        _check(rows, self.bound)
+        if len(rows) * self.bound**2 >= LARGEST:
+            raise DataLensError(f"{len(rows)} records are too many for exact second moments.")
+        values = rows.astype(np.float64)  # exact: all sums are integers below 2^52
+        return (values.T @ values)[np.triu_indices(rows.shape[1])].astype(np.int64)
+
+    def releases_in(self, triangle: Integers) -> int:
+        return 1
+
+    def release(self, triangle: Integers, *, noise: Noise, key: str) -> Integers:
+        return noise.add(triangle, sigma=self.sigma, key=key)
+
+
+def on_grid(places: NDArray[np.floating], *, unit: float, bound: int) -> Integers:
+    """Rows of integers, `bound` of which make a `unit`; a row longer than that is shortened."""
+    places = np.asarray(places, dtype=np.float64)
+    lengths = np.sqrt((places * places).sum(axis=1, keepdims=True))
+    rows = places * (bound / np.maximum(lengths * (1 + 1e-9), unit))
+    grid: Integers = np.trunc(rows).astype(np.int64)  # towards zero: no row becomes longer
+    return grid
+
+
+def _check(rows: Integers, bound: int) -> None:
+    if rows.size and (np.abs(rows).max() > bound or (rows * rows).sum(axis=1).max() > bound**2):
+        raise ArithmeticError("a record is longer than its bound")

@@ -18,7 +18,8 @@ from datalens.errors import DataLensError
 from datalens.privacy.ledger import ledger_path
 from datalens.synthesizers import ClassGaussian
 from datalens.workflows import cli
-from datalens.workflows.bench.utility import cells, folder, pages, running, workers
+from datalens.workflows.bench.machine import source_digest
+from datalens.workflows.bench.utility import cells, folder, pages, running, unit, workers
 from datalens.workflows.bench.utility.printed import printed
 from datalens.workflows.bench.utility.results import read_results
 from datalens.workflows.bench.utility.unit import Order
@@ -305,7 +306,7 @@ def wait_for(count: int, place: Path) -> list[int]:
 
 
 def orders(count: int) -> list[Order]:
-    return [running._order(asked()[0], seed, 200, None) for seed in range(count)]
+    return [running._order(asked()[0], seed, 200, None, "0") for seed in range(count)]
 
 
 def test_stopping_ends_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,6 +361,14 @@ open(sys.argv[1] + "/figures.json", "w").write(json.dumps({**where, "seed": orde
     assert len({home, first["DATALENS_HOME"], second["DATALENS_HOME"]}) == 3
     assert os.environ["DATALENS_HOME"] == home
     assert not Path(first["TMPDIR"]).exists()
+
+
+def test_other_code_than_at_the_start_is_not_measured(tmp_path: Path) -> None:
+    (order,) = orders(1)
+    with pytest.raises(DataLensError, match="source of datalens has changed"):
+        unit.repeat(order, tmp_path)
+    unit.repeat(order.model_copy(update={"source": source_digest()}), tmp_path)
+    assert json.loads((tmp_path / unit.FIGURES).read_text())["versions"]["source"]
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from datalens.errors import sentence
+from datalens.workflows.bench.machine import source_digest
 from datalens.workflows.bench.utility.cells import Cell
 from datalens.workflows.bench.utility.folder import alone_in
 from datalens.workflows.bench.utility.results import Repetition, Result
@@ -45,7 +46,8 @@ def run_bench(
     failed = []
     with alone_in(out) as folder:
         missing = folder.missing(cells, seeds)
-        orders = [_order(cell, seed, images, data_dir) for cell, seed in missing]
+        source = source_digest()
+        orders = [_order(cell, seed, images, data_dir, source) for cell, seed in missing]
         by_stem = {cell.stem: cell for cell in cells}
         watched = Watched(work or Processes(jobs=jobs), total=len(orders))
         with watched.bars, closing(done(orders, watched, jobs=jobs)) as ended:
@@ -64,7 +66,7 @@ def run_bench(
         return Bench(results=list(folder.results.values()), failed=failed)
 
 
-def _order(cell: Cell, seed: int, images: int, data_dir: Path | None) -> Order:
+def _order(cell: Cell, seed: int, images: int, data_dir: Path | None, source: str) -> Order:
     return Order(
         stem=cell.stem,
         dataset=cell.dataset,
@@ -72,6 +74,7 @@ def _order(cell: Cell, seed: int, images: int, data_dir: Path | None) -> Order:
         seed=seed,
         images=images,
         data_dir=data_dir.absolute() if data_dir else None,
+        source=source,
     )
 
 

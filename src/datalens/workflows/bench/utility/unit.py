@@ -20,7 +20,7 @@ from datalens.data import load
 from datalens.errors import DataLensError, sentence
 from datalens.synthesizers import METHODS, Synthesizer
 from datalens.utility.accuracy import judged_accuracy
-from datalens.workflows.bench.machine import description, timed
+from datalens.workflows.bench.machine import description, source_digest, timed
 from datalens.workflows.bench.utility.cells import configuration_of
 from datalens.workflows.pictures import contact_sheet, save_sheet
 
@@ -44,6 +44,8 @@ class Order(BaseModel):
     images: int
     """To sample, for the judge to learn from."""
     data_dir: Path | None = None
+    source: str
+    """Digest of the code that is to be measured."""
 
 
 def repeat(order: Order, folder: Path) -> None:
@@ -52,6 +54,9 @@ def repeat(order: Order, folder: Path) -> None:
     The fit spends a budget of DATALENS_HOME's ledgers; whoever calls sees to it that it is
     nobody's.
     """
+    # A worker loads the code anew, hours after the first perhaps: it must still be the same.
+    if source_digest() != order.source:
+        raise DataLensError("the source of datalens has changed since the bench was started.")
     train = load(order.dataset, data_dir=order.data_dir)
     test = load(order.dataset, split="test", data_dir=order.data_dir)
     synthesizer = METHODS[order.configuration["method"]](**order.configuration["settings"])
@@ -63,6 +68,7 @@ def repeat(order: Order, folder: Path) -> None:
     certificate, machine = synthesizer.certificate, description()
     software = ("datalens", "torch", "numpy", "numba", "python")
     versions = certificate["versions"] | {name: machine.pop(name) for name in software}
+    versions["source"] = order.source
     figures = {
         "seed": order.seed,
         "accuracy": found.accuracy,

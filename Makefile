@@ -30,7 +30,7 @@ slow: $(READY)  ## Real data and long runs.
 
 bench: $(READY)  ## Speed and utility, one table each.
 	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/utility.py --epsilons 10
+	$(BIN)/python -m datalens bench utility --epsilons 10
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,5 +1,6 @@
 """What this machine can do, measured, and what it is."""
 
+import hashlib
 import os
 import platform
 import resource
@@ -71,6 +72,14 @@ def description() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
     }
+
+
+def source_digest() -> str:
+    """Tells two states of this package's source apart, which may have the same version."""
+    root, digest = Path(__file__).parents[2], hashlib.sha256()
+    for file in sorted(file for kind in ("*.py", "*.toml") for file in root.rglob(kind)):
+        digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 def _processor() -> str:

@@ -12,6 +12,7 @@ from datalens.workflows.commands.options import (
     DataDir,
     ImageSize,
     Json,
+    pairs,
     print_json,
 )
 
@@ -97,7 +98,7 @@ def fit(
         "threshold": False if no_threshold else None,
         "label_prior": label_prior,
     }
-    others = _pairs(set_ or [])
+    others = pairs(set_ or [])
     if doubled := set(others) & set(given):
         raise DataLensError(f"{', '.join(sorted(doubled))}: use its own option, not --set.")
     overrides = {name: value for name, value in given.items() if value is not None} | others
@@ -137,16 +138,6 @@ def fit(
         print_json(result)
     else:
         _print_fit(result)
-
-
-def _pairs(texts: list[str]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise DataLensError(f"--set takes NAME=VALUE, got {text!r}.")
-        found[name] = value
-    return found
 
 
 def _free_name(dataset: str, method: str, epsilon: float, *, private: bool) -> Path:

@@ -11,6 +11,8 @@ from datalens.errors import DataLensError
 from datalens.workflows.commands.options import (
     DataDir,
     Json,
+    pairs,
+    positive_number,
     print_json,
 )
 
@@ -96,3 +98,76 @@ def speed(
         return
     for title, rows in tables.items():
         Console().print(for_terminal(title, rows))
+
+
+@bench.command()
+def utility(
+    datasets: Annotated[str, typer.Option(help="Data sets by name: mnist,digits.")] = (
+        "fashion-mini"
+    ),
+    epsilons: Annotated[str, typer.Option(help="Budgets: 0.2,1,10.")] = "10",
+    methods: Annotated[
+        str, typer.Option(help="By name: class-gaussian, datalens, datalens-paper, ...")
+    ] = "class-gaussian,datalens",
+    seeds: Annotated[int, typer.Option(help="Repetitions of each, with fresh noise.")] = 3,
+    jobs: Annotated[int, typer.Option(help="Repetitions at a time; they share the cores.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where results are, and go.")] = Path(
+        "docs/results/utility"
+    ),
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of all methods: NAME=VALUE.")
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """How well a judge learns from synthetic images: methods, data sets, budgets, repetitions.
+
+    What is in OUT already is not repeated. No real budget is spent. Exit 1: some came to nothing.
+    """
+    from datalens.utility import accuracy
+    from datalens.workflows.bench.tables import for_markdown
+    from datalens.workflows.bench.utility.cells import asked
+    from datalens.workflows.bench.utility.pages import utility_tables
+    from datalens.workflows.bench.utility.running import run_bench
+
+    for option, count in {"--seeds": seeds, "--jobs": jobs}.items():
+        if count < 1:
+            raise DataLensError(f"{option} must be at least 1, got {count}.")
+    # Where data lie and results go says something of this machine only.
+    options = {"datasets": datasets, "epsilons": epsilons, "methods": methods, "seeds": seeds}
+    words = [f"--{name} {value}" for name, value in {**options, "jobs": jobs}.items()]
+    words += [f"--set {text}" for text in set_ or []]
+    try:
+        cells = asked(
+            datasets=_parts(datasets),
+            methods=_parts(methods),
+            epsilons=[positive_number("--epsilons", part) for part in _parts(epsilons)],
+            settings=pairs(set_ or []),
+            data_dir=data_dir,
+        )
+        result = run_bench(
+            cells,
+            seeds=seeds,
+            jobs=jobs,
+            out=out,
+            command=" ".join(["datalens bench utility", *words]),
+            images=accuracy.JUDGED_IMAGES,
+            data_dir=data_dir,
+        )
+    except KeyboardInterrupt:
+        typer.echo("Stopped.", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        found = [each.to_json() for each in result.results]
+        print_json({"cells": found, "failed": result.failed})
+    else:
+        for title, rows in utility_tables(result.results).items():
+            typer.echo(for_markdown(title, rows))
+    for failure in result.failed:
+        typer.echo(f"Failed: {failure}", err=True)
+    if result.failed:
+        raise typer.Exit(1)
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,11 +1,14 @@
 """What several commands have in common."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from datalens.errors import DataLensError
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DataDir = Annotated[Path | None, typer.Option(help="Where data sets lie (else DATALENS_DATA).")]
@@ -18,3 +21,25 @@ SEEDED = "NOT PRIVATE: the noise came from a seed."
 def print_json(result: dict[str, Any]) -> None:
     """One object on one line, for machines."""
     sys.stdout.write(json.dumps(result) + "\n")
+
+
+def pairs(texts: list[str]) -> dict[str, str]:
+    """What --set was given."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise DataLensError(f"--set takes NAME=VALUE, got {text!r}.")
+        found[name] = value
+    return found
+
+
+def positive_number(option: str, text: str) -> float:
+    """One of the numbers that an option lists."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:  # nor NaN
+        raise DataLensError(f"{option} takes positive numbers, got {text!r}.")
+    return number

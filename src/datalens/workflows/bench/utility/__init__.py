@@ -1,0 +1,1 @@
+"""How good synthetic images are: methods against budgets, each cell repeated, all kept."""

@@ -1,0 +1,151 @@
+"""What is to be measured: data sets x methods x epsilons, every setting fixed in advance."""
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datalens.data import PublicFacts, describe, load
+from datalens.errors import DataLensError
+from datalens.synthesizers.plan import Plan
+from datalens.synthesizers.protocol import Synthesizer
+from datalens.workflows.fitting import make_synthesizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """A method as it is benchmarked: its preset, and settings that go over the preset's."""
+
+    method: str
+    preset: str = "auto"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+VARIANTS: dict[str, Variant] = {
+    "class-gaussian": Variant(method="class-gaussian"),
+    "datalens": Variant(method="datalens"),
+    "datalens-paper": Variant(method="datalens", preset="paper"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One place in the tables."""
+
+    dataset: str
+    method: str
+    """A name in VARIANTS."""
+    epsilon: float
+    overrides: dict[str, Any]
+    """Settings given for this cell, over those of the variant; names in order."""
+    configuration: dict[str, Any]
+    """Complete: method, settings and what is public about the data, as in a run's config.toml."""
+
+    @property
+    def stem(self) -> str:
+        """What its files are called."""
+        return stem(self.dataset, self.method, self.epsilon, self.overrides)
+
+
+def stem(dataset: str, method: str, epsilon: float, overrides: dict[str, Any]) -> str:
+    """Different for different cells."""
+    tail = "".join(f"-{name}-{value}" for name, value in sorted(overrides.items()))
+    return f"{dataset}-{method}-epsilon-{plain(epsilon)}{tail}"
+
+
+def plain(number: float) -> str:
+    """All of its digits, and no more."""
+    return repr(float(number)).removesuffix(".0")
+
+
+def asked(
+    *,
+    datasets: Sequence[str],
+    methods: Sequence[str],
+    epsilons: Sequence[float],
+    settings: dict[str, str],
+    data_dir: Path | None = None,
+) -> list[Cell]:
+    """The cells, each with its plan resolved: what cannot be run is refused before anything is."""
+    for kind, names in {"data set": datasets, "method": methods, "epsilon": epsilons}.items():
+        if not names:
+            raise DataLensError(f"bench utility needs at least one {kind}.")
+    for name in datasets:
+        describe(name, data_dir)
+    for name in methods:
+        if name not in VARIANTS:
+            raise DataLensError(f"Unknown method {name!r}; there are {', '.join(VARIANTS)}.")
+    if "epsilon" in settings:
+        raise DataLensError("epsilon: use --epsilons, not --set.")
+    wanted = [
+        (dataset, method, epsilon)
+        for dataset in dict.fromkeys(datasets)
+        for epsilon in dict.fromkeys(epsilons)
+        for method in dict.fromkeys(methods)
+    ]
+    chosen = [_synthesizer(*each, settings) for each in wanted]
+    facts = {name: _public(name, data_dir) for name in dict.fromkeys(datasets)}
+    return [
+        _cell(*each, synthesizer, facts[each[0]], settings)
+        for each, synthesizer in zip(wanted, chosen, strict=True)
+    ]
+
+
+def configuration_of(plan: Plan) -> dict[str, Any]:
+    """What config.toml would say of it."""
+    return tomllib.loads(plan.to_toml())
+
+
+def _synthesizer(
+    dataset: str, method: str, epsilon: float, settings: dict[str, str]
+) -> Synthesizer:
+    variant = VARIANTS[method]
+    with _said_of(dataset, method):
+        return make_synthesizer(
+            variant.method,
+            preset=variant.preset,
+            data_name=dataset,
+            overrides={**variant.settings, **settings, "epsilon": epsilon},
+        )
+
+
+def _cell(
+    dataset: str,
+    method: str,
+    epsilon: float,
+    synthesizer: Synthesizer,
+    public: PublicFacts,
+    settings: dict[str, str],
+) -> Cell:
+    with _said_of(dataset, method):
+        return Cell(
+            dataset=dataset,
+            method=method,
+            epsilon=epsilon,
+            # As they were understood: 0.20 and 0.2 are one cell.
+            overrides={name: getattr(synthesizer.settings, name) for name in sorted(settings)},
+            configuration=configuration_of(synthesizer.resolve(public)),
+        )
+
+
+@contextmanager
+def _said_of(dataset: str, method: str) -> Iterator[None]:
+    """What is wrong with one of many cells names it."""
+    try:
+        yield
+    except DataLensError as error:
+        raise DataLensError(f"{method} on {dataset}: {error}") from None
+
+
+def _public(dataset: str, data_dir: Path | None) -> PublicFacts:
+    """Of the data that are here, or are fetched now, once, rather than by every worker."""
+
+    def nothing(public: PublicFacts) -> np.ndarray:
+        return np.empty(0, dtype=np.int64)
+
+    load(dataset, split="test", data_dir=data_dir, keep=nothing)
+    return load(dataset, data_dir=data_dir, keep=nothing).public

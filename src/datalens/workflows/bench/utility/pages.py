@@ -1,0 +1,164 @@
+"""The tables of a folder of cells, and its README."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from datalens.errors import DataLensError
+from datalens.workflows.bench.tables import Rows, for_markdown
+from datalens.workflows.bench.utility.cells import VARIANTS, plain
+from datalens.workflows.bench.utility.printed import NOT_PRIVATE, printed, table_of
+from datalens.workflows.bench.utility.results import Repetition, Result, replace_file
+
+HEADING = "# Accuracy of a judge that has learned from synthetic images"
+PAGE = "README.md"
+USUAL = 3
+"""Repetitions; where there are others, their number is shown."""
+NOTHING = ""
+
+ABOUT = """\
+Per cent of real test images that the judge, a small convolutional network trained on {images}
+synthetic images, puts into the right class. Last epoch, mean ± sample standard deviation over
+{usual} repetitions (n where there are others), each with a fit of its own and fresh noise from the
+operating system; repetition s is judged with seed s. Nothing is selected on test data, except in
+what is called best on test, which is optimistic and there for comparison with the paper's figures.
+
+This page is rewritten by `datalens bench utility` from the JSON files beside it, which have every
+setting, each repetition and each class.
+"""
+
+
+def utility_tables(results: Iterable[Result]) -> dict[str, Rows]:
+    """Title, heads and rows of each table, over all cells."""
+    cells = sorted(results, key=_order)
+    found: dict[str, Rows] = {}
+    for dataset in dict.fromkeys(cell.dataset for cell in cells):
+        own = [cell for cell in cells if cell.dataset == dataset]
+        heads, ours = _grid(own, _accuracy)
+        epsilons = sorted({cell.epsilon_asked for cell in own})
+        found[f"{dataset}: accuracy %, by epsilon"] = (heads, ours + _paper(dataset, epsilons))
+        found[f"{dataset}: best on test %, and minutes a repetition"] = _grid(own, _best_and_time)
+    found["Epsilon by each accountant"] = (ACCOUNTED, [_accounted(cell) for cell in cells])
+    return found
+
+
+ACCOUNTED = [
+    "data",
+    "method",
+    "asked",
+    "certified",
+    "paper",
+    "Gaussian (no bound)",
+    "if replaced",
+    "delta",
+    "releases",
+    "teachers",
+    "steps",
+]
+
+
+def write_page(out: Path, results: Iterable[Result]) -> None:
+    """OUT/README.md, over everything in the folder."""
+    replace_file(out / PAGE, page(results).encode())
+
+
+def check_page(out: Path) -> None:
+    """Somebody else's README is not overwritten."""
+    file = out / PAGE
+    if file.exists() and not file.read_text(errors="replace").startswith(HEADING):
+        raise DataLensError(f"{file} is not a page of bench utility; name another --out.")
+
+
+def page(results: Iterable[Result]) -> str:
+    cells = sorted(results, key=_order)
+    repetitions = [each for cell in cells for each in cell.repetitions]
+    images = sorted({each.synthetic_images for each in repetitions})
+    about = ABOUT.format(images=" or ".join(f"{count:,}" for count in images), usual=USUAL)
+    parts = [f"{HEADING}\n", about]
+    parts += [for_markdown(title, rows) for title, rows in utility_tables(cells).items()]
+    if notes := _notes({cell.dataset for cell in cells}):
+        parts.append(notes)
+    commands = dict.fromkeys(each.command for each in repetitions)
+    machines = dict.fromkeys(map(_machine, repetitions))
+    parts += ["By\n", "".join(f"    {command}\n" for command in commands)]
+    parts += ["on\n", "".join(f"- {machine}\n" for machine in machines)]
+    parts.append("Samples of repetition 0, one row a class:\n")
+    parts += [f"{cell.stem}\n\n![{cell.stem}]({cell.stem}.png)\n" for cell in cells]
+    return "\n".join(parts)
+
+
+def label(result: Result) -> str:
+    """A row's name: the method, and settings given on top of it."""
+    return ", ".join([result.method, *(f"{n} {v}" for n, v in result.overrides.items())])
+
+
+def _order(result: Result) -> tuple[str, int, str, float]:
+    known = list(VARIANTS)
+    place = known.index(result.method) if result.method in known else len(known)
+    return result.dataset, place, label(result), result.epsilon_asked
+
+
+def _grid(cells: list[Result], show: Callable[[Result], str]) -> Rows:
+    """Rows by method, columns by epsilon."""
+    epsilons = sorted({cell.epsilon_asked for cell in cells})
+    shown = {(label(cell), cell.epsilon_asked): show(cell) for cell in cells}
+    rows = [
+        [name, *(shown.get((name, epsilon), NOTHING) for epsilon in epsilons)]
+        for name in dict.fromkeys(label(cell) for cell in cells)
+    ]
+    return ["method", *map(plain, epsilons)], rows
+
+
+def _accuracy(cell: Result) -> str:
+    count = len(cell.repetitions)
+    spread = "" if cell.spread is None else f" ± {100 * cell.spread:.1f}"
+    return f"{100 * cell.accuracy:.1f}{spread}" + ("" if count == USUAL else f" (n = {count})")
+
+
+def _best_and_time(cell: Result) -> str:
+    seconds = sum(each.seconds.all for each in cell.repetitions) / len(cell.repetitions)
+    return f"{100 * cell.best_on_test:.1f}; {seconds / 60:.1f} min"
+
+
+def _paper(dataset: str, epsilons: list[float]) -> list[list[str]]:
+    """What the paper prints at these epsilons."""
+    rows = []
+    for name, accuracies in printed(dataset).items():
+        shown = [f"{100 * accuracies[e]:.1f}" if e in accuracies else NOTHING for e in epsilons]
+        if any(shown):
+            rows.append([f"{name} in the paper: best on test, as printed", *shown])
+    return rows
+
+
+def _notes(datasets: set[str]) -> str:
+    known = sorted(datasets & NOT_PRIVATE.keys())
+    if not known:
+        return ""
+    bare = ", ".join(f"{100 * NOT_PRIVATE[name]:.1f} % on {name}" for name in known)
+    return (
+        f"The paper's figures are from its Table {table_of(1)} (epsilon 1 and 10) and Table"
+        f" {table_of(0.2)} (below 1). Its DC-GAN without privacy: {bare}.\n"
+    )
+
+
+def _accounted(cell: Result) -> list[str]:
+    found, settings = cell.to_json(), cell.configuration["settings"]
+    by = found["epsilon"]
+    return [
+        cell.dataset,
+        label(cell),
+        plain(cell.epsilon_asked),
+        *(f"{by[name]:.4f}" if name in by else NOTHING for name in ACCOUNTANTS),
+        f"{found['epsilon_replace']:.4f}",
+        f"{found['delta']:g}",
+        f"{found['releases']:,}",
+        f"{settings['n_teachers']:,}" if "n_teachers" in settings else NOTHING,
+        str(settings.get("steps", NOTHING)),
+    ]
+
+
+ACCOUNTANTS = ("certified", "paper", "gaussian")
+
+
+def _machine(repetition: Repetition) -> str:
+    described = {**repetition.machine, "threads": repetition.threads, **repetition.versions}
+    return ", ".join(f"{name} {value}" for name, value in described.items())

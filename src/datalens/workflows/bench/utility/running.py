@@ -1,0 +1,112 @@
+"""`datalens bench utility`: what is not there yet is measured, and kept as it comes."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from datalens.errors import sentence
+from datalens.workflows.bench.machine import source_digest
+from datalens.workflows.bench.utility.cells import Cell
+from datalens.workflows.bench.utility.folder import alone_in
+from datalens.workflows.bench.utility.results import Repetition, Result
+from datalens.workflows.bench.utility.unit import Order
+from datalens.workflows.bench.utility.workers import Outcome, Processes, Work, done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """What there is when all that could be measured has been."""
+
+    results: list[Result]
+    """Of every cell in the folder, asked for or not."""
+    failed: list[str]
+    """A sentence on each repetition that came to nothing."""
+
+
+def run_bench(
+    cells: Sequence[Cell],
+    *,
+    seeds: int,
+    jobs: int,
+    out: Path,
+    command: str,
+    images: int,
+    data_dir: Path | None = None,
+    work: Work | None = None,
+) -> Bench:
+    """Repetitions 0 to `seeds` - 1 of each cell that are not in `out` yet, `jobs` at a time.
+
+    Each is kept when it ends, so that an interruption loses only what is under way. `command` is
+    what the page says it was made by; `work` is done by processes unless told otherwise.
+    """
+    failed = []
+    with alone_in(out) as folder:
+        missing = folder.missing(cells, seeds)
+        source = source_digest()
+        orders = [_order(cell, seed, images, data_dir, source) for cell, seed in missing]
+        by_stem = {cell.stem: cell for cell in cells}
+        watched = Watched(work or Processes(jobs=jobs), total=len(orders))
+        with watched.bars, closing(done(orders, watched, jobs=jobs)) as ended:
+            for order, outcome in ended:
+                if isinstance(outcome, Exception):
+                    failed.append(f"{_named(order)}: {sentence(outcome)}")
+                    watched.say(failed[-1])
+                    continue
+                repetition = Repetition(**outcome.figures, command=command)
+                folder.keep(by_stem[order.stem], repetition, outcome.sheet)
+                watched.say(
+                    f"{_named(order)}: {100 * repetition.accuracy:.1f} %"
+                    f" in {repetition.seconds.all / 60:.1f} min"
+                )
+        folder.write_page()  # also over cells that others have put there
+        return Bench(results=list(folder.results.values()), failed=failed)
+
+
+def _order(cell: Cell, seed: int, images: int, data_dir: Path | None, source: str) -> Order:
+    return Order(
+        stem=cell.stem,
+        dataset=cell.dataset,
+        configuration=cell.configuration,
+        seed=seed,
+        images=images,
+        data_dir=data_dir.absolute() if data_dir else None,
+        source=source,
+    )
+
+
+def _named(order: Order) -> str:
+    return f"{order.stem}, repetition {order.seed}"
+
+
+class Watched:
+    """Work with a bar over all of it and a line for each order under way, on stderr."""
+
+    def __init__(self, work: Work, *, total: int) -> None:
+        self._work = work
+        self._console = Console(stderr=True)
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+        )
+        self._all = self.bars.add_task("[bold]repetitions", total=total)
+
+    def __call__(self, order: Order) -> Outcome:
+        task = self.bars.add_task(_named(order), total=1)
+        try:
+            return self._work(order)
+        finally:
+            self.bars.remove_task(task)
+            self.bars.advance(self._all)
+
+    def stop(self) -> None:
+        self._work.stop()
+
+    def say(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)

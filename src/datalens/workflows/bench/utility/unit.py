@@ -1,0 +1,122 @@
+"""One repetition of one cell: fit, sample, judge. `python -m` this file is a worker's whole life.
+
+Its order comes as one line of JSON on stdin, which stays open: when it closes, whoever gave the
+order is gone, and the worker ends. Its figures go to figures.json in the folder it is given.
+"""
+
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import torch
+from PIL import Image
+from pydantic import BaseModel, ConfigDict
+
+from datalens.data import load
+from datalens.errors import DataLensError, sentence
+from datalens.synthesizers import METHODS, Synthesizer
+from datalens.utility.accuracy import judged_accuracy
+from datalens.workflows.bench.machine import description, source_digest, timed
+from datalens.workflows.bench.utility.cells import configuration_of
+from datalens.workflows.pictures import contact_sheet, save_sheet
+
+FIGURES, SHEET = "figures.json", "sheet.png"
+LEDGER = "benchmark"
+SHEET_ROWS, SHEET_COLUMNS = 10, 10
+SHEET_GREYS = 8
+"""Enough to see what is there, in a picture small enough to keep with the figures."""
+
+
+class Order(BaseModel):
+    """What a worker is told."""
+
+    model_config = ConfigDict(frozen=True)
+
+    stem: str
+    """Of the cell."""
+    dataset: str
+    configuration: dict[str, Any]
+    seed: int
+    images: int
+    """To sample, for the judge to learn from."""
+    data_dir: Path | None = None
+    source: str
+    """Digest of the code that is to be measured."""
+
+
+def repeat(order: Order, folder: Path) -> None:
+    """Leave the figures in `folder`, and of the first repetition a picture.
+
+    The fit spends a budget of DATALENS_HOME's ledgers; whoever calls sees to it that it is
+    nobody's.
+    """
+    # A worker loads the code anew, hours after the first perhaps: it must still be the same.
+    if source_digest() != order.source:
+        raise DataLensError("the source of datalens has changed since the bench was started.")
+    train = load(order.dataset, data_dir=order.data_dir)
+    test = load(order.dataset, split="test", data_dir=order.data_dir)
+    synthesizer = METHODS[order.configuration["method"]](**order.configuration["settings"])
+    if configuration_of(synthesizer.resolve(train.public)) != order.configuration:
+        raise DataLensError(f"{order.dataset} has changed since the bench was started.")
+    fit_seconds, _ = timed(synthesizer.fit, train, ledger=LEDGER)
+    sample_seconds, (images, labels) = timed(synthesizer.sample, order.images)
+    judge_seconds, found = timed(judged_accuracy, images, labels, test, seeds=[order.seed])
+    certificate, machine = synthesizer.certificate, description()
+    software = ("datalens", "torch", "numpy", "numba", "python")
+    versions = certificate["versions"] | {name: machine.pop(name) for name in software}
+    versions["source"] = order.source
+    figures = {
+        "seed": order.seed,
+        "accuracy": found.accuracy,
+        "best_on_test": found.accuracy_best_on_test,
+        "per_class": {
+            name: None if math.isnan(share) else share for name, share in found.per_class.items()
+        },
+        "epsilon": certificate["epsilon"],
+        "epsilon_replace": certificate["epsilon_replace"],
+        "delta": certificate["delta"],
+        "releases": certificate["releases"],
+        "noise": certificate["noise"]["kind"],
+        "synthetic_images": found.synthetic_images,
+        "test_images": found.test_images,
+        "seconds": {"fit": fit_seconds, "sample": sample_seconds, "judge": judge_seconds},
+        "threads": machine.pop("threads"),
+        "versions": versions,
+        "machine": machine,
+    }
+    if order.seed == 0:
+        write_small_sheet(synthesizer, folder / SHEET)
+    (folder / FIGURES).write_text(json.dumps(figures))
+
+
+def write_small_sheet(synthesizer: Synthesizer, path: Path) -> None:
+    """One row a class, pixel for pixel."""
+    classes = min(len(synthesizer.class_names), SHEET_ROWS)
+    labels = [label for label in range(classes) for _ in range(SHEET_COLUMNS)]
+    images, _ = synthesizer.sample(len(labels), labels)
+    sheet = contact_sheet(images, SHEET_COLUMNS, scale=1)
+    save_sheet(sheet.quantize(SHEET_GREYS, dither=Image.Dither.NONE), path)
+
+
+def main() -> None:
+    order = Order.model_validate_json(sys.stdin.readline())
+    Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    try:
+        repeat(order, Path(sys.argv[1]))
+    except Exception as error:
+        sys.stderr.write(f"\n{sentence(error)}\n")
+        sys.exit(1)
+
+
+def _end_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,518 @@
+"""`datalens bench utility`: what is skipped, kept, resumed, refused and shown."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from datalens.errors import DataLensError
+from datalens.privacy.ledger import ledger_path
+from datalens.synthesizers import ClassGaussian
+from datalens.workflows import cli
+from datalens.workflows.bench.machine import source_digest
+from datalens.workflows.bench.utility import cells, folder, pages, running, unit, workers
+from datalens.workflows.bench.utility.printed import printed
+from datalens.workflows.bench.utility.results import read_results
+from datalens.workflows.bench.utility.unit import Order
+
+DIGITS = {"datasets": ["digits"], "methods": ["class-gaussian"], "epsilons": [3.0], "settings": {}}
+
+
+class Fake:
+    """Work without a fit: a repetition's accuracy follows from its seed."""
+
+    def __init__(self, fail: Iterable[tuple[str, int]] = ()) -> None:
+        self.fail, self.begun, self.stopped = set(fail), [], False
+
+    def __call__(self, order: Order) -> workers.Outcome:
+        self.begun.append((order.stem, order.seed))
+        if (order.stem, order.seed) in self.fail:
+            raise DataLensError("the weather is bad.")
+        return outcome(order)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def outcome(order: Order) -> workers.Outcome:
+    figures = {
+        "seed": order.seed,
+        "accuracy": 0.7 + 0.1 * order.seed,
+        "best_on_test": 0.9,
+        "per_class": {"0": 0.5 + 0.1 * order.seed, "1": None},
+        "epsilon": {"certified": 0.99, "paper": 1.2, "gaussian": 0.9},
+        "epsilon_replace": 1.9,
+        "delta": 1e-5,
+        "releases": 66,
+        "noise": "exact",
+        "synthetic_images": order.images,
+        "test_images": 397,
+        "seconds": {"fit": 30.0, "sample": 10.0, "judge": 50.0},
+        "threads": 1,
+        "versions": {"torch": "2"},
+        "machine": {"processor": "abacus"},
+    }
+    return workers.Outcome(figures=figures, sheet=b"PNG" if order.seed == 0 else None)
+
+
+def asked(**changes: Any) -> list[cells.Cell]:
+    return cells.asked(**{**DIGITS, **changes})
+
+
+def bench(
+    out: Path, found: Sequence[cells.Cell], work: workers.Work, *, seeds: int = 3, jobs: int = 1
+) -> running.Bench:
+    return running.run_bench(
+        found, seeds=seeds, jobs=jobs, out=out, command="bench it", images=200, work=work
+    )
+
+
+STEM = "digits-class-gaussian-epsilon-3"
+
+
+def test_what_is_there_is_skipped_and_more_seeds_are_added(tmp_path: Path) -> None:
+    first, second, third = Fake(), Fake(), Fake()
+    bench(tmp_path, asked(), first, seeds=2)
+    assert first.begun == [(STEM, 0), (STEM, 1)]
+    bench(tmp_path, asked(), second, seeds=2)
+    assert second.begun == []
+    bench(tmp_path, asked(), third, seeds=3)
+    assert third.begun == [(STEM, 2)]
+    kept = json.loads((tmp_path / f"{STEM}.json").read_text())
+    assert kept["seeds"] == [0, 1, 2]
+    assert kept["accuracy"]["mean"] == pytest.approx(0.8)
+    assert kept["accuracy"]["spread"] == pytest.approx(0.1)
+    assert kept["accuracy"]["each"] == pytest.approx([0.7, 0.8, 0.9])
+    assert kept["per_class"] == {"0": pytest.approx(0.6), "1": None}
+    assert kept["configuration"]["settings"]["sums_share"] == 0.15
+    assert kept["configuration"]["data"]["n_records"] == 1400
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
+        f"{STEM}.json",
+        f"{STEM}.png",
+        "README.md",
+    }
+
+
+def test_one_repetition_of_every_cell_comes_before_the_second_of_any(tmp_path: Path) -> None:
+    work = Fake()
+    bench(tmp_path, asked(epsilons=[1.0, 3.0]), work, seeds=2)
+    assert [seed for _, seed in work.begun] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interruption_keeps_what_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    """Ctrl-C while the third repetition is written: two are there, whole, and are not repeated."""
+    keep, calls = folder.Folder.keep, []
+
+    def interrupted(self: folder.Folder, *arguments: Any) -> None:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        keep(self, *arguments)
+
+    work, again = Fake(), Fake()
+    with monkeypatch.context() as patch:
+        patch.setattr(folder.Folder, "keep", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bench(tmp_path, asked(), work, seeds=5, jobs=jobs)
+    assert work.stopped
+    before = set(read_results(tmp_path)[STEM].seeds)
+    assert len(before) == 2
+    bench(tmp_path, asked(), again, seeds=5, jobs=jobs)
+    assert {seed for _, seed in again.begun} == set(range(5)) - before
+    assert read_results(tmp_path)[STEM].seeds == [0, 1, 2, 3, 4]
+
+
+def test_the_page_is_of_the_whole_folder(tmp_path: Path) -> None:
+    """Also when nothing is left to do, and somebody has lost the page."""
+    bench(tmp_path, asked(), Fake(), seeds=1)
+    page = (tmp_path / "README.md").read_text()
+    (tmp_path / "README.md").unlink()
+    work = Fake()
+    bench(tmp_path, asked(), work, seeds=1)
+    assert work.begun == [] and (tmp_path / "README.md").read_text() == page
+
+
+def test_a_file_is_never_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench(tmp_path, asked(), Fake(), seeds=1)
+    before = (tmp_path / f"{STEM}.json").read_text()
+    real = Path.write_bytes
+
+    def broken(self: Path, content: bytes) -> int:
+        real(self, content[: len(content) // 2])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", broken)
+        with pytest.raises(OSError, match="No space"):
+            bench(tmp_path, asked(), Fake(), seeds=2)
+    assert (tmp_path / f"{STEM}.json").read_text() == before
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_failure_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    result = bench(tmp_path, asked(), Fake(fail=[(STEM, 1)]))
+    assert result.failed == [f"{STEM}, repetition 1: the weather is bad."]
+    assert read_results(tmp_path)[STEM].seeds == [0, 2]
+    again = Fake()
+    assert bench(tmp_path, asked(), again).failed == []
+    assert again.begun == [(STEM, 1)]
+
+
+def test_overrides_make_a_cell_of_their_own() -> None:
+    changes = {"methods": ["datalens"], "settings": {"steps": "2", "sigma": "100.0", "latent": "8"}}
+    (plain,), (set_) = asked(methods=["datalens"]), asked(**changes)
+    assert set_[0].stem == f"{plain.stem}-latent-8-sigma-100.0-steps-2"
+    assert set_[0].configuration["settings"]["latent"] == 8
+    # However a value is written, and in whichever order, the cell is the same.
+    same = {"sigma": "1e2", "latent": "8", "steps": "2"}
+    assert asked(methods=["datalens"], settings=same) == set_
+
+
+def test_a_variant_brings_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = cells.Variant(method="datalens", settings={"warm_start_share": 0.8})
+    monkeypatch.setitem(cells.VARIANTS, "datalens-votes", variant)
+    (cell,) = asked(methods=["datalens-votes"])
+    assert cell.stem == "digits-datalens-votes-epsilon-3"
+    assert cell.configuration["settings"]["warm_start_share"] == 0.8
+    (over,) = asked(methods=["datalens-votes"], settings={"warm_start_share": "0.6"})
+    assert over.configuration["settings"]["warm_start_share"] == 0.6
+
+
+def test_epsilons_that_differ_have_files_that_differ() -> None:
+    close = asked(epsilons=[1.0, 1.0000001, 1.0])
+    assert [cell.stem.rpartition("-")[2] for cell in close] == ["1", "1.0000001"]
+
+
+def test_repetitions_of_another_configuration_are_not_mixed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench(tmp_path, asked(), Fake(), seeds=1)
+    changed = cells.Variant(method="class-gaussian", settings={"sums_share": 0.3})
+    monkeypatch.setitem(cells.VARIANTS, "class-gaussian", changed)
+    work = Fake()
+    with pytest.raises(DataLensError, match=r"another configuration.*settings\.sums_share"):
+        bench(tmp_path, asked(), work)
+    assert work.begun == []
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "no JSON", '{"accuracy": 0.8}'])
+def test_a_file_that_is_no_cell_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "other.json").write_text(content)
+    with pytest.raises(DataLensError, match=r"other\.json"):
+        bench(tmp_path, asked(), Fake())
+
+
+def test_a_renamed_cell_is_refused(tmp_path: Path) -> None:
+    bench(tmp_path, asked(), Fake())
+    (tmp_path / f"{STEM}.json").rename(tmp_path / "digits-datalens-epsilon-3.json")
+    with pytest.raises(DataLensError, match="is no cell"):
+        read_results(tmp_path)
+
+
+def test_somebody_elses_page_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# My project\n")
+    with pytest.raises(DataLensError, match=r"README\.md is not a page"):
+        bench(tmp_path, asked(), Fake())
+    assert (tmp_path / "README.md").read_text() == "# My project\n"
+
+
+def test_one_bench_at_a_time_writes_to_a_folder(tmp_path: Path) -> None:
+    with folder.alone_in(tmp_path), pytest.raises(DataLensError, match="Another bench"):
+        bench(tmp_path, asked(), Fake())
+    bench(tmp_path, asked(), Fake(), seeds=1)
+
+
+def test_the_tables(tmp_path: Path) -> None:
+    """The paper's rows stand beside ours; cells that were not asked for are shown too."""
+    found = asked(epsilons=[3.0])
+    bench(tmp_path, found, Fake(), seeds=1)
+    (cell,) = found
+    mnist = [
+        cells.Cell(
+            dataset="mnist",
+            method="class-gaussian",
+            epsilon=epsilon,
+            overrides={},
+            configuration=cell.configuration,
+        )
+        for epsilon in (10.0, 0.2)
+    ]
+    result = bench(tmp_path, mnist, Fake(), seeds=3)
+    tables = pages.utility_tables(result.results)
+    heads, rows = tables["mnist: accuracy %, by epsilon"]
+    assert heads == ["method", "0.2", "10"]
+    assert rows[0] == ["class-gaussian", "80.0 ± 10.0", "80.0 ± 10.0"]
+    assert rows[1] == ["DataLens in the paper: best on test, as printed", "23.4", "80.7"]
+    assert len(rows) == 6
+    assert tables["digits: accuracy %, by epsilon"][1] == [["class-gaussian", "70.0 (n = 1)"]]
+    best = tables["mnist: best on test %, and minutes a repetition"]
+    assert best[1] == [["class-gaussian", "90.0; 1.5 min", "90.0; 1.5 min"]]
+    accounted = tables["Epsilon by each accountant"][1]
+    assert [row[:2] for row in accounted] == [["digits", "class-gaussian"]] + 2 * [
+        ["mnist", "class-gaussian"]
+    ]
+    assert accounted[0][3:6] == ["0.9900", "1.2000", "0.9000"]
+    text = (tmp_path / "README.md").read_text()
+    assert "| class-gaussian | 80.0 ± 10.0 |" in text and "70.0 (n = 1)" in text
+    assert "    bench it\n" in text and "processor abacus" in text and "96.5 % on mnist" in text
+    assert f"![{STEM}]({STEM}.png)" in text
+
+
+def test_the_papers_figures() -> None:
+    assert printed("mnist")["DataLens"] == {
+        **{0.2: 0.2344, 0.4: 0.2919, 0.6: 0.4201, 0.8: 0.6485},
+        **{1: 0.7123, 10: 0.8066},
+    }
+    assert [round(100 * printed("fashion-mnist")["DataLens"][e], 1) for e in (0.2, 1, 10)] == [
+        *(22.3, 64.8, 70.6)
+    ]
+    both = [*printed("mnist").values(), *printed("fashion-mnist").values()]
+    assert [len(row) for row in both] == [6] * 10
+    assert printed("digits") == {}
+
+
+def sleeper(tmp_path: Path) -> list[str]:
+    """A worker that says it is there, and then sleeps."""
+    text = f"import os, time; open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w'); time.sleep(60)"
+    return [sys.executable, "-c", text]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for(count: int, place: Path) -> list[int]:
+    for _ in range(400):
+        if len(found := [int(path.name) for path in place.iterdir()]) >= count:
+            return found
+        time.sleep(0.05)
+    raise TimeoutError
+
+
+def orders(count: int) -> list[Order]:
+    return [running._order(asked()[0], seed, 200, None, "0") for seed in range(count)]
+
+
+def test_stopping_ends_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "WORKER", sleeper(tmp_path))
+    started, found = time.monotonic(), []
+    processes, ended = workers.Processes(jobs=2), Event()
+
+    def stop_when_they_run() -> None:
+        found.extend(wait_for(2, tmp_path))
+        processes.stop()
+        ended.set()
+
+    Thread(target=stop_when_they_run, daemon=True).start()
+    results = list(workers.done(orders(4), processes, jobs=2))
+    assert ended.is_set() and time.monotonic() - started < 30
+    assert len(found) == 2 and not any(alive(pid) for pid in found)
+    assert all(isinstance(error, DataLensError) for _, error in results)
+    assert len(list(tmp_path.iterdir())) == 2  # those that waited never began
+
+
+@pytest.mark.parametrize(
+    "code, said",
+    [
+        ("raise SystemExit('first\\n\\nthe disk is full.\\n')", "the disk is full."),
+        ("import os; os.kill(os.getpid(), 9)", r"killed \(signal 9\)"),
+        ("raise SystemExit(3)", "ended with code 3"),
+        ("", "ended with code 0"),
+    ],
+)
+def test_what_a_worker_says_at_its_end(
+    monkeypatch: pytest.MonkeyPatch, code: str, said: str
+) -> None:
+    monkeypatch.setattr(workers, "WORKER", [sys.executable, "-c", code])
+    with pytest.raises(DataLensError, match=said):
+        workers.Processes(jobs=1)(orders(1)[0])
+
+
+def test_a_workers_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home of its own, its share of the cores, and nothing of either left behind."""
+    code = """
+import json, os, sys
+where = {name: os.environ[name] for name in ("DATALENS_HOME", "TMPDIR", "OMP_NUM_THREADS")}
+order = json.loads(sys.stdin.readline())
+open(sys.argv[1] + "/figures.json", "w").write(json.dumps({**where, "seed": order["seed"]}))
+"""
+    monkeypatch.setattr(workers, "WORKER", [sys.executable, "-c", code])
+    monkeypatch.setattr(workers, "cores", lambda: 8)
+    home = os.environ["DATALENS_HOME"]
+    first, second = (workers.Processes(jobs=3)(order).figures for order in orders(2))
+    assert [first["seed"], second["seed"]] == [0, 1]
+    assert first["OMP_NUM_THREADS"] == "2"
+    assert len({home, first["DATALENS_HOME"], second["DATALENS_HOME"]}) == 3
+    assert os.environ["DATALENS_HOME"] == home
+    assert not Path(first["TMPDIR"]).exists()
+
+
+def test_other_code_than_at_the_start_is_not_measured(tmp_path: Path) -> None:
+    (order,) = orders(1)
+    with pytest.raises(DataLensError, match="source of datalens has changed"):
+        unit.repeat(order, tmp_path)
+    unit.repeat(order.model_copy(update={"source": source_digest()}), tmp_path)
+    assert json.loads((tmp_path / unit.FIGURES).read_text())["versions"]["source"]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["datalens", "bench", "utility", *map(str, words)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return (code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--datasets", "nonesuch"], "nonesuch is no data set"),
+        (["--datasets", ","], "at least one data set"),
+        (["--methods", "magic"], "Unknown method 'magic'"),
+        (["--epsilons", "0"], "--epsilons takes positive numbers, got '0'"),
+        (["--epsilons", "1,-2"], "got '-2'"),
+        (["--epsilons", "nan"], "got 'nan'"),
+        (["--epsilons", "one"], "got 'one'"),
+        (["--seeds", "0"], "--seeds must be at least 1"),
+        (["--jobs", "0"], "--jobs must be at least 1"),
+        (["--set", "steps"], "--set takes NAME=VALUE"),
+        (["--set", "stepps=3"], "stepps is no setting"),
+        (["--set", "epsilon=3"], "use --epsilons"),
+        (["--set", "sums_share=2"], "sums_share is '2'"),
+        (
+            ["--methods", "datalens", "--set", "sigma=1"],
+            "datalens on digits: epsilon 10 pays",
+        ),
+        (["--methods", "datalens-paper"], "The preset paper is for"),
+        (["--data-dir", "nonesuch"], "is no folder"),
+    ],
+)
+def test_bad_input(command: Any, tmp_path: Path, words: list[str], said: str) -> None:
+    usual = ["--datasets", "digits", "--methods", "class-gaussian"]
+    code, out, err = command(*usual, "--out", tmp_path / "out", *words)
+    assert (code, out) == (2, "")
+    assert said in err and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_folder_must_be_one(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, err = command("--datasets", "digits", "--out", tmp_path / "file")
+    assert code == 2 and "cannot be a folder" in err
+
+
+@pytest.mark.parametrize("trouble, code", [(None, 0), ("failure", 1), ("Ctrl-C", 130)])
+def test_exit_codes(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str | None, code: int
+) -> None:
+    work = Fake(fail=[(STEM, 1)] if trouble == "failure" else [])
+    monkeypatch.setattr(running, "Processes", lambda jobs: work)
+    if trouble == "Ctrl-C":
+
+        def interrupted(*arguments: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(folder.Folder, "keep", interrupted)
+    usual = ("--datasets", "digits", "--methods", "class-gaussian", "--epsilons", 3)
+    got, out, err = command(*usual, "--out", tmp_path, "--json")
+    assert got == code
+    if trouble == "Ctrl-C":
+        assert out == "" and err.endswith("Stopped.\n")
+        return
+    told = json.loads(out)
+    assert [cell["seeds"] for cell in told["cells"]] == [[0, 2] if trouble else [0, 1, 2]]
+    assert len(told["failed"]) == code
+    assert ("repetition 1: the weather is bad." in err) is (trouble == "failure")
+    page = (tmp_path / "README.md").read_text()
+    assert "datalens bench utility --datasets digits --epsilons 3 --methods" in page
+    assert str(tmp_path) not in page
+
+
+def test_from_end_to_end_without_touching_the_real_budget(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_home: Path
+) -> None:
+    from datalens.data import load
+
+    ClassGaussian(epsilon=1.0).fit(load("digits"), ledger="digits")
+    before = ledger_path("digits").read_bytes()
+    monkeypatch.setattr("datalens.utility.accuracy.JUDGED_IMAGES", 300)
+    usual = ("--datasets", "digits", "--methods", "class-gaussian", "--epsilons", 3)
+    code, out, err = command(*usual, "--seeds", 2, "--jobs", 2, "--out", tmp_path / "out")
+    assert code == 0, err
+    assert "| class-gaussian |" in out and "2/2" in err
+    assert ledger_path("digits").read_bytes() == before
+    assert [path.name for path in own_home.glob("ledgers/*.sqlite")] == ["digits.sqlite"]
+    kept = json.loads((tmp_path / "out" / f"{STEM}.json").read_text())
+    assert kept["seeds"] == [0, 1] and kept["repetitions"][0]["synthetic_images"] == 300
+    assert 2.9 < kept["epsilon"]["certified"] <= 3 and kept["releases"] == 2
+    assert {each["noise"] for each in kept["repetitions"]} == {"exact"}  # and never from a seed
+    assert all(each["threads"] == max(1, workers.cores() // 2) for each in kept["repetitions"])
+    with Image.open(tmp_path / "out" / f"{STEM}.png") as picture:
+        assert picture.size == (10 * (8 + 2) + 2, 10 * (8 + 2) + 2)
+
+
+def workers_of(scratch: Path) -> list[Path]:
+    """The processes that work in this folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes()
+        except OSError:  # gone meanwhile
+            continue
+        if str(scratch).encode() in words and b"utility.unit" in words:
+            found.append(process)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_the_whole_command_ended_and_resumed(tmp_path: Path, end: signal.Signals) -> None:
+    """Both methods with two jobs; ended after the first repetition it leaves no worker behind."""
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    scratch.mkdir()
+    surroundings = os.environ | {"TMPDIR": str(scratch)}
+    words = [sys.executable, "-m", "datalens", "bench", "utility", "--datasets", "digits"]
+    words += ["--epsilons", "3", "--seeds", "2", "--jobs", "2", "--out", str(out), "--json"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stderr=pipe, stdout=pipe, env=surroundings) as process:
+        while not list(out.glob("*.json")):
+            assert process.poll() is None
+            time.sleep(0.2)
+        assert workers_of(scratch)
+        process.send_signal(end)
+        _, err = process.communicate(timeout=60)
+    deadline = time.monotonic() + (2 if end == signal.SIGINT else 30)
+    while workers_of(scratch) and time.monotonic() < deadline:
+        time.sleep(0.2)  # one that is still loading PyTorch finds out afterwards
+    assert not workers_of(scratch)
+    if end == signal.SIGINT:
+        assert process.returncode == 130 and err.decode().endswith("Stopped.\n")
+        assert not list(scratch.iterdir())
+    left = 4 - sum(len(result.seeds) for result in read_results(out).values())
+    again = subprocess.run(words, capture_output=True, text=True, timeout=600, env=surroundings)
+    assert again.returncode == 0, again.stderr
+    told = json.loads(again.stdout)
+    assert [cell["seeds"] for cell in told["cells"]] == [[0, 1], [0, 1]]
+    assert f"{left}/{left}" in again.stderr

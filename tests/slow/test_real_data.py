@@ -33,7 +33,7 @@ def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "certified" in printed and "samples.png" in printed
     figures = json.loads((tmp_path / "demo/internal/evaluation.json").read_text())
-    assert figures["with_votes"]["accuracy"] >= 0.70
+    assert figures["datalens"]["accuracy"] >= 0.70
     assert figures["epsilon"]["certified"] <= 10
     assert not verify(tmp_path / "demo")
     run_demo(tmp_path / "demo")  # again, over its own traces

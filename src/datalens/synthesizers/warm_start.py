@@ -36,7 +36,7 @@ class WarmStartPlan:
     ) -> "WarmStartPlan":
         """At the least noise that costs at most `rho` in all."""
         labeller, clusters, left = None, None, rho
-        if settings.label_share > 0:
+        if settings.label_share > 0 and settings.label_steps != 0:
             labeller = LabellerPlan.within(
                 rho * settings.label_share, public=public, steps=settings.label_steps
             )

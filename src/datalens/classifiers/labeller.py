@@ -22,7 +22,8 @@ from datalens.privacy.releases import Door
 RESIDUALS = 256
 """Grid steps of a residual, and its largest norm."""
 LEARNING_RATE, MOMENTUM = 20.0, 0.9
-FEWEST_STEPS, MOST_STEPS = 20, 100
+"""The rate is that of up to 100 steps; who takes more has little noise, and goes faster."""
+FEWEST_STEPS, MOST_STEPS = 20, 200
 TOLERABLE_NOISE = 1.5e-3
 """Noise on the mean gradient, as a share of its bound, that steps are added up to."""
 
@@ -80,7 +81,7 @@ class LabellerPlan:
             )
             if release is not None:
                 speed = MOMENTUM * speed + release / scale
-                weights = weights - LEARNING_RATE * speed
+                weights = weights - LEARNING_RATE * max(1.0, self.steps / 100) * speed
             progress(step + 1, self.steps)
         return Labeller(weights=weights)
 

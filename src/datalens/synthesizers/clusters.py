@@ -28,7 +28,7 @@ SUMS_REACH, MOMENTS_REACH = 0.5, 1.0
 """The longest row, as a share of the root mean square length of all records in the basis."""
 FIRST_SPREAD, NEW_SPREAD = 0.7, 0.3
 """How far centres first lie from the mean, and new ones from an old one, in the data's spread."""
-FEWEST_CLUSTERS, MOST_CLUSTERS = 6, 200
+FEWEST_CLUSTERS, MOST_CLUSTERS = 10, 200
 """In a class: fewer are not worth what they take from the moments."""
 CLEAR = 8.0
 """Records of a cluster, as a multiple of the noise on their number, that clusters are added to."""

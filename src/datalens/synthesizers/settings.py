@@ -91,16 +91,16 @@ class DataLensSettings(Settings):
     """Buy moments, clusters and a labeller before any vote. Without it votes take the budget."""
     vote_share: float | None = Field(default=None, ge=0, le=1)
     """Share of the budget for votes. None: none, unless something about votes is asked for."""
-    label_share: float = Field(default=0.3, ge=0, lt=1)
+    label_share: float = Field(default=0.25, ge=0, lt=1)
     """Share of the rest that buys the labeller; 0 is none, and images keep the labels they had."""
     label_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
-    cluster_share: float = Field(default=0.35, ge=LEAST_SHARE, lt=1)
+    cluster_share: float = Field(default=0.6, ge=LEAST_SHARE, lt=1)
     """Share of what then is left that buys clusters, if there are any; moments get the rest."""
     clusters: int | None = Field(default=None, gt=0, le=MOST_CLUSTERS)
     """In each class."""
     rank: int | None = Field(default=None, gt=0)
     """Directions kept of the covariance."""
-    spread: float = Field(default=1.5, ge=0, le=10)
+    spread: float = Field(default=1.25, ge=0, le=10)
     """How wide clusters are drawn, in their own width: wide ones show the labeller more."""
     own_label: float = Field(default=1.5, ge=0, le=100)
     """Nats by which the labeller favours the class that an image was drawn as."""

@@ -28,6 +28,7 @@ class Variant:
 VARIANTS: dict[str, Variant] = {
     "class-gaussian": Variant(method="class-gaussian"),
     "datalens": Variant(method="datalens"),
+    "datalens-votes": Variant(method="datalens", settings={"vote_share": 0.2}),
     "datalens-paper": Variant(method="datalens", preset="paper"),
 }
 

@@ -11,9 +11,11 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from datalens import load
 from datalens.errors import DataLensError
 from datalens.privacy.ledger import ledger_path
 from datalens.synthesizers import ClassGaussian
@@ -102,6 +104,16 @@ def test_what_is_there_is_skipped_and_more_seeds_are_added(tmp_path: Path) -> No
     }
 
 
+def test_repetitions_with_other_numbers_of_images_are_not_averaged(tmp_path: Path) -> None:
+    bench(tmp_path, asked(), Fake(), seeds=1)
+    file = tmp_path / f"{STEM}.json"
+    kept = json.loads(file.read_text())
+    kept["repetitions"][0]["synthetic_images"] += 1
+    file.write_text(json.dumps(kept))
+    with pytest.raises(DataLensError, match="--images"):
+        bench(tmp_path, asked(), Fake(), seeds=2)
+
+
 def test_one_repetition_of_every_cell_comes_before_the_second_of_any(tmp_path: Path) -> None:
     work = Fake()
     bench(tmp_path, asked(epsilons=[1.0, 3.0]), work, seeds=2)
@@ -171,23 +183,23 @@ def test_a_failure_is_named_and_the_others_go_on(tmp_path: Path) -> None:
 
 
 def test_overrides_make_a_cell_of_their_own() -> None:
-    changes = {"methods": ["datalens"], "settings": {"steps": "2", "sigma": "100.0", "latent": "8"}}
+    changes = {"methods": ["datalens"], "settings": {"steps": "2", "sigma": "500.0", "latent": "8"}}
     (plain,), (set_) = asked(methods=["datalens"]), asked(**changes)
-    assert set_[0].stem == f"{plain.stem}-latent-8-sigma-100.0-steps-2"
+    assert set_[0].stem == f"{plain.stem}-latent-8-sigma-500.0-steps-2"
     assert set_[0].configuration["settings"]["latent"] == 8
     # However a value is written, and in whichever order, the cell is the same.
-    same = {"sigma": "1e2", "latent": "8", "steps": "2"}
+    same = {"sigma": "5e2", "latent": "8", "steps": "2"}
     assert asked(methods=["datalens"], settings=same) == set_
 
 
 def test_a_variant_brings_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    variant = cells.Variant(method="datalens", settings={"warm_start_share": 0.8})
-    monkeypatch.setitem(cells.VARIANTS, "datalens-votes", variant)
-    (cell,) = asked(methods=["datalens-votes"])
-    assert cell.stem == "digits-datalens-votes-epsilon-3"
-    assert cell.configuration["settings"]["warm_start_share"] == 0.8
-    (over,) = asked(methods=["datalens-votes"], settings={"warm_start_share": "0.6"})
-    assert over.configuration["settings"]["warm_start_share"] == 0.6
+    variant = cells.Variant(method="datalens", settings={"vote_share": 0.8})
+    monkeypatch.setitem(cells.VARIANTS, "datalens-some", variant)
+    (cell,) = asked(methods=["datalens-some"])
+    assert cell.stem == "digits-datalens-some-epsilon-3"
+    assert cell.configuration["settings"]["vote_share"] == 0.8
+    (over,) = asked(methods=["datalens-some"], settings={"vote_share": "0.6"})
+    assert over.configuration["settings"]["vote_share"] == 0.6
 
 
 def test_epsilons_that_differ_have_files_that_differ() -> None:
@@ -244,6 +256,7 @@ def test_the_tables(tmp_path: Path) -> None:
             dataset="mnist",
             method="class-gaussian",
             epsilon=epsilon,
+            held_out=False,
             overrides={},
             configuration=cell.configuration,
         )
@@ -453,12 +466,10 @@ def test_exit_codes(
 def test_from_end_to_end_without_touching_the_real_budget(
     command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_home: Path
 ) -> None:
-    from datalens.data import load
-
     ClassGaussian(epsilon=1.0).fit(load("digits"), ledger="digits")
     before = ledger_path("digits").read_bytes()
-    monkeypatch.setattr("datalens.utility.accuracy.JUDGED_IMAGES", 300)
     usual = ("--datasets", "digits", "--methods", "class-gaussian", "--epsilons", 3)
+    usual += ("--images", 300)
     code, out, err = command(*usual, "--seeds", 2, "--jobs", 2, "--out", tmp_path / "out")
     assert code == 0, err
     assert "| class-gaussian |" in out and "2/2" in err
@@ -516,3 +527,19 @@ def test_the_whole_command_ended_and_resumed(tmp_path: Path, end: signal.Signals
     told = json.loads(again.stdout)
     assert [cell["seeds"] for cell in told["cells"]] == [[0, 1], [0, 1]]
     assert f"{left}/{left}" in again.stderr
+
+
+def test_held_out_records_are_training_records_that_nobody_learned_from() -> None:
+    (cell,) = cells.asked(
+        datasets=["digits"], methods=["class-gaussian"], epsilons=[1.0], settings={}, held_out=True
+    )
+    whole = load("digits")
+    train, test = cells.split("digits", None, held_out=True)
+    assert cell.configuration["data"]["n_records"] == train.public.n_records == len(train.labels)
+    assert len(train.labels) + len(test.labels) == len(whole.labels)
+    assert np.array_equal(np.concatenate([train.images, test.images]), whole.images)
+    assert "held-out" in cell.stem
+    (other,) = cells.asked(
+        datasets=["digits"], methods=["class-gaussian"], epsilons=[1.0], settings={}
+    )
+    assert other.stem != cell.stem

@@ -117,6 +117,10 @@ def utility(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of all methods: NAME=VALUE.")
     ] = None,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="Test on the last sixth of the training records.")
+    ] = False,
+    images: Annotated[int, typer.Option(help="Synthetic images the judge learns from.")] = 50_000,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -130,19 +134,22 @@ def utility(
     from datalens.workflows.bench.utility.pages import utility_tables
     from datalens.workflows.bench.utility.running import run_bench
 
-    for option, count in {"--seeds": seeds, "--jobs": jobs}.items():
+    for option, count in {"--seeds": seeds, "--jobs": jobs, "--images": images}.items():
         if count < 1:
             raise DataLensError(f"{option} must be at least 1, got {count}.")
     # Where data lie and results go says something of this machine only.
     options = {"datasets": datasets, "epsilons": epsilons, "methods": methods, "seeds": seeds}
     words = [f"--{name} {value}" for name, value in {**options, "jobs": jobs}.items()]
     words += [f"--set {text}" for text in set_ or []]
+    words += ["--held-out"] if held_out else []
+    words += [f"--images {images}"] if images != accuracy.JUDGED_IMAGES else []
     try:
         cells = asked(
             datasets=_parts(datasets),
             methods=_parts(methods),
             epsilons=[positive_number("--epsilons", part) for part in _parts(epsilons)],
             settings=pairs(set_ or []),
+            held_out=held_out,
             data_dir=data_dir,
         )
         result = run_bench(
@@ -151,7 +158,7 @@ def utility(
             jobs=jobs,
             out=out,
             command=" ".join(["datalens bench utility", *words]),
-            images=accuracy.JUDGED_IMAGES,
+            images=images,
             data_dir=data_dir,
         )
     except KeyboardInterrupt:

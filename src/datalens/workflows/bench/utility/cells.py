@@ -1,15 +1,15 @@
 """What is to be measured: data sets x methods x epsilons, every setting fixed in advance."""
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from datalens.data import PublicFacts, describe, load
+from datalens.data import PublicFacts, Records, describe, load
 from datalens.errors import DataLensError
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.protocol import Synthesizer
@@ -41,6 +41,8 @@ class Cell:
     method: str
     """A name in VARIANTS."""
     epsilon: float
+    held_out: bool
+    """Judged on training records that are held out, so that settings can be chosen by it."""
     overrides: dict[str, Any]
     """Settings given for this cell, over those of the variant; names in order."""
     configuration: dict[str, Any]
@@ -49,13 +51,16 @@ class Cell:
     @property
     def stem(self) -> str:
         """What its files are called."""
-        return stem(self.dataset, self.method, self.epsilon, self.overrides)
+        return stem(self.dataset, self.method, self.epsilon, self.held_out, self.overrides)
 
 
-def stem(dataset: str, method: str, epsilon: float, overrides: dict[str, Any]) -> str:
+def stem(
+    dataset: str, method: str, epsilon: float, held_out: bool, overrides: dict[str, Any]
+) -> str:
     """Different for different cells."""
     tail = "".join(f"-{name}-{value}" for name, value in sorted(overrides.items()))
-    return f"{dataset}-{method}-epsilon-{plain(epsilon)}{tail}"
+    part = "-held-out" if held_out else ""
+    return f"{dataset}{part}-{method}-epsilon-{plain(epsilon)}{tail}"
 
 
 def plain(number: float) -> str:
@@ -68,7 +73,8 @@ def asked(
     datasets: Sequence[str],
     methods: Sequence[str],
     epsilons: Sequence[float],
-    settings: dict[str, str],
+    settings: Mapping[str, Any],
+    held_out: bool = False,
     data_dir: Path | None = None,
 ) -> list[Cell]:
     """The cells, each with its plan resolved: what cannot be run is refused before anything is."""
@@ -89,9 +95,9 @@ def asked(
         for method in dict.fromkeys(methods)
     ]
     chosen = [_synthesizer(*each, settings) for each in wanted]
-    facts = {name: _public(name, data_dir) for name in dict.fromkeys(datasets)}
+    facts = {name: _public(name, data_dir, held_out) for name in dict.fromkeys(datasets)}
     return [
-        _cell(*each, synthesizer, facts[each[0]], settings)
+        _cell(*each, synthesizer, facts[each[0]], settings, held_out)
         for each, synthesizer in zip(wanted, chosen, strict=True)
     ]
 
@@ -102,7 +108,7 @@ def configuration_of(plan: Plan) -> dict[str, Any]:
 
 
 def _synthesizer(
-    dataset: str, method: str, epsilon: float, settings: dict[str, str]
+    dataset: str, method: str, epsilon: float, settings: Mapping[str, Any]
 ) -> Synthesizer:
     variant = VARIANTS[method]
     with _said_of(dataset, method):
@@ -120,13 +126,15 @@ def _cell(
     epsilon: float,
     synthesizer: Synthesizer,
     public: PublicFacts,
-    settings: dict[str, str],
+    settings: Mapping[str, Any],
+    held_out: bool,
 ) -> Cell:
     with _said_of(dataset, method):
         return Cell(
             dataset=dataset,
             method=method,
             epsilon=epsilon,
+            held_out=held_out,
             # As they were understood: 0.20 and 0.2 are one cell.
             overrides={name: getattr(synthesizer.settings, name) for name in sorted(settings)},
             configuration=configuration_of(synthesizer.resolve(public)),
@@ -142,11 +150,38 @@ def _said_of(dataset: str, method: str) -> Iterator[None]:
         raise DataLensError(f"{method} on {dataset}: {error}") from None
 
 
-def _public(dataset: str, data_dir: Path | None) -> PublicFacts:
+def split(dataset: str, data_dir: Path | None, held_out: bool) -> tuple[Records, Records]:
+    """What is learned from, and what the judge is tested on.
+
+    Held out: the last sixth of the training records is tested on, and the test set not read.
+    """
+    train = load(dataset, data_dir=data_dir)
+    if not held_out:
+        return train, load(dataset, split="test", data_dir=data_dir)
+    kept = _kept(train.public.n_records)
+    parts = (slice(0, kept), slice(kept, None))
+    first, last = (
+        Records(
+            images=train.images[part],
+            labels=train.labels[part],
+            public=replace(train.public, n_records=len(train.labels[part])),
+        )
+        for part in parts
+    )
+    return first, last
+
+
+def _kept(n_records: int) -> int:
+    return max(1, n_records * 5 // 6)
+
+
+def _public(dataset: str, data_dir: Path | None, held_out: bool) -> PublicFacts:
     """Of the data that are here, or are fetched now, once, rather than by every worker."""
 
     def nothing(public: PublicFacts) -> np.ndarray:
         return np.empty(0, dtype=np.int64)
 
-    load(dataset, split="test", data_dir=data_dir, keep=nothing)
-    return load(dataset, data_dir=data_dir, keep=nothing).public
+    if not held_out:
+        load(dataset, split="test", data_dir=data_dir, keep=nothing)
+    public = load(dataset, data_dir=data_dir, keep=nothing).public
+    return replace(public, n_records=_kept(public.n_records)) if held_out else public

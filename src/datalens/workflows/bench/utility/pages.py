@@ -31,12 +31,14 @@ def utility_tables(results: Iterable[Result]) -> dict[str, Rows]:
     """Title, heads and rows of each table, over all cells."""
     cells = sorted(results, key=_order)
     found: dict[str, Rows] = {}
-    for dataset in dict.fromkeys(cell.dataset for cell in cells):
-        own = [cell for cell in cells if cell.dataset == dataset]
+    for dataset, held_out in dict.fromkeys((cell.dataset, cell.held_out) for cell in cells):
+        own = [cell for cell in cells if (cell.dataset, cell.held_out) == (dataset, held_out)]
         heads, ours = _grid(own, _accuracy)
         epsilons = sorted({cell.epsilon_asked for cell in own})
-        found[f"{dataset}: accuracy %, by epsilon"] = (heads, ours + _paper(dataset, epsilons))
-        found[f"{dataset}: best on test %, and minutes a repetition"] = _grid(own, _best_and_time)
+        paper = [] if held_out else _paper(dataset, epsilons)
+        name = f"{dataset}, held-out training records" if held_out else dataset
+        found[f"{name}: accuracy %, by epsilon"] = (heads, ours + paper)
+        found[f"{name}: best on test %, and minutes a repetition"] = _grid(own, _best_and_time)
     found["Epsilon by each accountant"] = (ACCOUNTED, [_accounted(cell) for cell in cells])
     return found
 
@@ -91,10 +93,10 @@ def label(result: Result) -> str:
     return ", ".join([result.method, *(f"{n} {v}" for n, v in result.overrides.items())])
 
 
-def _order(result: Result) -> tuple[str, int, str, float]:
+def _order(result: Result) -> tuple[str, bool, int, str, float]:
     known = list(VARIANTS)
     place = known.index(result.method) if result.method in known else len(known)
-    return result.dataset, place, label(result), result.epsilon_asked
+    return result.dataset, result.held_out, place, label(result), result.epsilon_asked
 
 
 def _grid(cells: list[Result], show: Callable[[Result], str]) -> Rows:

@@ -64,6 +64,7 @@ class Result(_Read):
     dataset: str
     method: str
     epsilon_asked: float
+    held_out: bool = False
     overrides: dict[str, Any]
     configuration: dict[str, Any]
     repetitions: tuple[Repetition, ...]
@@ -74,6 +75,7 @@ class Result(_Read):
             dataset=cell.dataset,
             method=cell.method,
             epsilon_asked=cell.epsilon,
+            held_out=cell.held_out,
             overrides=cell.overrides,
             configuration=cell.configuration,
             repetitions=(),
@@ -81,7 +83,7 @@ class Result(_Read):
 
     @property
     def stem(self) -> str:
-        return stem(self.dataset, self.method, self.epsilon_asked, self.overrides)
+        return stem(self.dataset, self.method, self.epsilon_asked, self.held_out, self.overrides)
 
     @property
     def seeds(self) -> list[int]:
@@ -154,8 +156,12 @@ def _read(path: Path) -> Result:
     return result
 
 
-def check_same(cell: Cell, found: Result, path: Path) -> None:
-    """Repetitions of two configurations must not be averaged."""
+def check_same(cell: Cell, found: Result, path: Path, images: int) -> None:
+    """Repetitions of two configurations, or numbers of images, must not be averaged."""
+    if others := {each.synthetic_images for each in found.repetitions} - {images}:
+        raise DataLensError(
+            f"{path} was made with --images {others.pop()}; say the same, or name another --out."
+        )
     if found.configuration != cell.configuration:
         kept, now = _flat(found.configuration), _flat(cell.configuration)
         names = sorted(name for name in kept.keys() | now.keys() if kept.get(name) != now.get(name))

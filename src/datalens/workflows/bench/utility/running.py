@@ -45,7 +45,7 @@ def run_bench(
     """
     failed = []
     with alone_in(out) as folder:
-        missing = folder.missing(cells, seeds)
+        missing = folder.missing(cells, seeds, images)
         source = source_digest()
         orders = [_order(cell, seed, images, data_dir, source) for cell, seed in missing]
         by_stem = {cell.stem: cell for cell in cells}
@@ -70,6 +70,7 @@ def _order(cell: Cell, seed: int, images: int, data_dir: Path | None, source: st
     return Order(
         stem=cell.stem,
         dataset=cell.dataset,
+        held_out=cell.held_out,
         configuration=cell.configuration,
         seed=seed,
         images=images,

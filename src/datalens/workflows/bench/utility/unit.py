@@ -16,12 +16,11 @@ import torch
 from PIL import Image
 from pydantic import BaseModel, ConfigDict
 
-from datalens.data import load
 from datalens.errors import DataLensError, sentence
 from datalens.synthesizers import METHODS, Synthesizer
 from datalens.utility.accuracy import judged_accuracy
 from datalens.workflows.bench.machine import description, source_digest, timed
-from datalens.workflows.bench.utility.cells import configuration_of
+from datalens.workflows.bench.utility.cells import configuration_of, split
 from datalens.workflows.pictures import contact_sheet, save_sheet
 
 FIGURES, SHEET = "figures.json", "sheet.png"
@@ -39,6 +38,7 @@ class Order(BaseModel):
     stem: str
     """Of the cell."""
     dataset: str
+    held_out: bool = False
     configuration: dict[str, Any]
     seed: int
     images: int
@@ -57,8 +57,7 @@ def repeat(order: Order, folder: Path) -> None:
     # A worker loads the code anew, hours after the first perhaps: it must still be the same.
     if source_digest() != order.source:
         raise DataLensError("the source of datalens has changed since the bench was started.")
-    train = load(order.dataset, data_dir=order.data_dir)
-    test = load(order.dataset, split="test", data_dir=order.data_dir)
+    train, test = split(order.dataset, order.data_dir, order.held_out)
     synthesizer = METHODS[order.configuration["method"]](**order.configuration["settings"])
     if configuration_of(synthesizer.resolve(train.public)) != order.configuration:
         raise DataLensError(f"{order.dataset} has changed since the bench was started.")

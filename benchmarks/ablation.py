@@ -1,0 +1,67 @@
+"""One change at a time to what `datalens` does, judged on held-out training records.
+
+    python benchmarks/ablation.py --jobs 2
+
+The test sets are not read. Cells go to docs/results/ablation, one JSON each, as those of
+`datalens bench utility` do; what is there already is not repeated.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from datalens.workflows.bench.utility.cells import asked
+from datalens.workflows.bench.utility.running import run_bench
+
+PLAIN = {"clusters": 1, "label_share": 0.0, "spread": 1.0}
+"""One Gaussian for each class, which keeps its own labels."""
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    ("class-gaussian", {}),
+    ("datalens", PLAIN),
+    ("datalens", PLAIN | {"clusters": 20}),
+    ("datalens", {"clusters": 1, "spread": 1.0}),
+    ("datalens", {}),
+    ("datalens", {"spread": 1.0}),
+    ("datalens", {"spread": 2.0}),
+    ("datalens", {"own_label": 0.0}),
+    ("datalens", {"own_label": 3.0}),
+    ("datalens", {"label_share": 0.5}),
+    ("datalens", {"cluster_share": 0.3}),
+    ("datalens", {"vote_share": 0.1}),
+    ("datalens", {"vote_share": 0.2}),
+    ("datalens", {"vote_share": 0.5}),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--datasets", nargs="+", default=["mnist", "fashion-mnist"])
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("docs/results/ablation"))
+    given = parser.parse_args()
+    cells = [
+        cell
+        for method, settings in CHANGES
+        for cell in asked(
+            datasets=given.datasets,
+            methods=[method],
+            epsilons=given.epsilons,
+            settings=settings,
+            held_out=True,
+        )
+    ]
+    run_bench(
+        cells,
+        seeds=given.seeds,
+        jobs=given.jobs,
+        out=given.out,
+        command=f"python benchmarks/ablation.py --seeds {given.seeds} --images {given.images}",
+        images=given.images,
+    )
+
+
+if __name__ == "__main__":
+    main()

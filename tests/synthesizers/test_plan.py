@@ -1,12 +1,15 @@
 """Plans: every number fixed from public facts, the budget used up and never exceeded."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datalens.data import PublicFacts
 from datalens.errors import DataLensError
-from datalens.privacy.accountants import epsilon
+from datalens.privacy.accountants import epsilon, total_rho
+from datalens.synthesizers.auto import VOTE_SHARE
 from datalens.synthesizers.plan import ClassGaussianPlan, DataLensPlan
 from datalens.synthesizers.settings import ClassGaussianSettings, DataLensSettings
 from datalens.workflows.presets import PAPER_SETS, load_preset
@@ -76,6 +79,46 @@ def test_auto_uses_the_budget_and_never_exceeds_it(
         assert 0.99 * eps < spent <= eps
         again = type(plan).resolve(plan.settings, facts(n, shape))  # type: ignore[arg-type]
         assert again.to_toml() == plan.to_toml()  # a plan read back is the same plan
+
+
+def test_there_are_votes_when_they_are_asked_for() -> None:
+    def share(**given: Any) -> float | None:
+        return DataLensPlan.resolve(
+            DataLensSettings(epsilon=5.0, **given), facts()
+        ).settings.vote_share
+
+    assert share() == 0
+    assert share(label_share=0.1, clusters=3, delta=1e-6) == 0
+    for asked in ({"n_teachers": 50}, {"threshold": False}, {"discriminator": "reference"}):
+        assert share(**asked) == VOTE_SHARE
+    assert share(vote_share=0.4) == 0.4
+    assert share(warm_start=False) == 1
+    for wrong in (
+        {"vote_share": 0.0, "steps": 3},
+        {"vote_share": 1.0},
+        {"vote_share": 1e-9},
+        {"warm_start": False, "vote_share": 0.5},
+    ):
+        with pytest.raises(DataLensError, match="vote_share"):
+            share(**wrong)
+
+
+def test_the_warm_start_takes_what_votes_leave_in_its_shares() -> None:
+    def rho(**given: Any) -> dict[str, float]:
+        settings = DataLensSettings(epsilon=5.0, clusters=20, **given)
+        charges = DataLensPlan.resolve(settings, facts()).charges
+        kinds = {charge.event.what for charge in charges}
+        return {k: total_rho([c for c in charges if c.event.what == k]) for k in kinds}
+
+    whole = rho(label_share=0.25, cluster_share=0.6)
+    total = sum(whole.values())
+    assert whole["gradient-sums"] == pytest.approx(0.25 * total, rel=1e-3)
+    clusters = whole["cluster-sums"] + whole["cluster-moments"]
+    assert clusters == pytest.approx(0.75 * 0.6 * total, rel=1e-3)
+    half = rho(label_share=0.25, cluster_share=0.6, vote_share=0.5)
+    assert half["gradient-sums"] == pytest.approx(whole["gradient-sums"] / 2, rel=1e-3)
+    assert half["votes"] == pytest.approx(0.5 * total, rel=0.02)
+    assert "gradient-sums" not in rho(label_share=0.0)
 
 
 def test_a_step_pays_for_every_image() -> None:

@@ -7,7 +7,7 @@ from datalens.data import PublicFacts, shard_size
 from datalens.ensemble import make_discriminator
 from datalens.ensemble.teachers import default_block_size
 from datalens.errors import DataLensError
-from datalens.synthesizers.settings import LEAST_SHARE, DataLensSettings
+from datalens.synthesizers.settings import LEAST_SHARE, DataLensSettings, Settings, VoteSettings
 
 SHARD = 20
 """Records a teacher gets. Small shards make many teachers, and noise is paid per teacher."""
@@ -22,7 +22,6 @@ LARGE_ENSEMBLE = 10 * 2**30
 
 VOTE_SHARE = 0.2
 """Of the budget, where votes are asked for and not how much they may cost."""
-ABOUT_VOTES = ("n_teachers", "top_k", "sigma", "batch_size", "steps", "quorum", "block_size")
 
 
 def share_of_votes(settings: DataLensSettings) -> float:
@@ -31,7 +30,11 @@ def share_of_votes(settings: DataLensSettings) -> float:
     From a warm start votes have not paid for themselves (docs/utility.md), so there are none
     unless somebody wants them.
     """
-    asked = [name for name in ABOUT_VOTES if getattr(settings, name) is not None]
+    asked = [
+        name
+        for name, field in VoteSettings.model_fields.items()
+        if name not in Settings.model_fields and getattr(settings, name) != field.default
+    ]
     share = settings.vote_share
     if not settings.warm_start:
         if share not in (None, 1.0):

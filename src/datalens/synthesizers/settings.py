@@ -45,8 +45,8 @@ class ClassGaussianSettings(Settings):
     """Directions kept of the covariance."""
 
 
-class DataLensSettings(Settings):
-    """Algorithms 1 to 3, and what surrounds them."""
+class VoteSettings(Settings):
+    """Algorithms 1 to 3."""
 
     discriminator: Literal["compact", "reference"] = "compact"
     n_teachers: int | None = Field(default=None, gt=0)
@@ -86,6 +86,10 @@ class DataLensSettings(Settings):
     latent: int = Field(default=64, gt=0, le=4096)
     moving_average: float = Field(default=0.9, ge=0, lt=1)
     """How much of the averaged generator stays at each step; 0 is the last generator."""
+
+
+class DataLensSettings(VoteSettings):
+    """Votes, and what is bought before them."""
 
     warm_start: bool = True
     """Buy moments, clusters and a labeller before any vote. Without it votes take the budget."""

@@ -39,7 +39,11 @@ def fit(
     batch_size: Annotated[int | None, typer.Option(help="Images voted on in a step.")] = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps; fixes sigma.")] = None,
     warm_start: Annotated[
-        bool | None, typer.Option("--warm-start/--no-warm-start", help="Start at class-gaussian.")
+        bool | None,
+        typer.Option("--warm-start/--no-warm-start", help="Buy a mixture and a labeller."),
+    ] = None,
+    vote_share: Annotated[
+        float | None, typer.Option(help="Of the budget, for votes; none unless asked for.")
     ] = None,
     no_top_k: Annotated[bool, typer.Option("--no-top-k", help="Every entry votes.")] = False,
     no_quantisation: Annotated[
@@ -93,6 +97,7 @@ def fit(
         "batch_size": batch_size,
         "steps": steps,
         "warm_start": warm_start,
+        "vote_share": vote_share,
         "keep_all": True if no_top_k else None,
         "quantise": False if no_quantisation else None,
         "threshold": False if no_threshold else None,

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from datalens import DataLensError, Records
 from datalens.privacy.accountants import Charge, epsilon
@@ -239,6 +240,7 @@ def test_a_private_run_keeps_off_the_ledgers_of_seeded_ones(method: str, own_hom
 
 def test_ablations_follow_their_own_price() -> None:
     base = {**SMALL["datalens"], "top_k": 8, "warm_start": False}
+    del base["clusters"], base["label_steps"]
     prices = {}
     for name, change in {
         "plain": {},
@@ -343,3 +345,33 @@ def test_verify_sees_every_edit(method: str, tmp_path: Path) -> None:
     rows[1]["body"]["charge"]["count"] = 0
     (tmp_path / "run" / "ledger.json").write_text(json.dumps({"rows": rows}))
     assert verify(tmp_path / "run")
+
+
+def test_parts_that_a_configuration_does_not_have_are_refused(tmp_path: Path) -> None:
+    whole = make("datalens").fit(records(), seed=1)
+    bare = make("datalens without votes", clusters=1, label_steps=None, label_share=0.0)
+    bare.fit(records(), seed=1)
+    arrays = {**whole._arrays(), "prior": whole._class_prior()}
+    for name, damage in (
+        ("student", {k: v for k, v in arrays.items() if not k.startswith("labeller")}),
+        ("labeller", {k: v for k, v in arrays.items() if not k.startswith("student")}),
+        ("model", {"prior": arrays["prior"]}),
+    ):
+        bare.save(tmp_path / name)
+        save_file(damage, tmp_path / name / "generator.safetensors")
+        with pytest.raises(DataLensError, match=name):
+            METHODS["datalens"].load(tmp_path / name)
+
+
+def test_what_a_lost_model_would_be_followed_by_is_not_bought(tmp_path: Path) -> None:
+    """Nothing can come of it where there are no votes to go on with."""
+    folder = tmp_path / "run" / "internal"
+    session = Session.start(ledger="x", folder=folder, observer=StopAfter(0))
+    with pytest.raises(Stopped):
+        make("datalens without votes").fit(records(), session=session)
+    for file in (folder / "releases").iterdir():
+        file.unlink()
+    before = len(session.ledger.charges(session.run))
+    with pytest.raises(DataLensError, match="--end"):
+        make("datalens without votes").fit(records(), session=Session.resume(folder=folder))
+    assert len(session.ledger.charges(session.run)) == before

@@ -32,6 +32,13 @@ def test_the_reference_discriminator(tmp_path: Path) -> None:
     assert one == two
 
 
+def test_without_votes(tmp_path: Path) -> None:
+    words = ["digits", "--epsilon", 3, "--set", "clusters=10", "--set", "label_steps=3"]
+    words += ["--seed", 1, "--not-private"]
+    one, three = (fitted(size, tmp_path, *words) for size in (1, 3))
+    assert one == three
+
+
 def test_class_gaussian(tmp_path: Path) -> None:
     words = ["digits", "--epsilon", 3, "--method", "class-gaussian", "--seed", 1, "--not-private"]
     one, three = (fitted(size, tmp_path, *words) for size in (1, 3))

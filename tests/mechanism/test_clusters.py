@@ -72,6 +72,11 @@ def test_a_row_that_is_too_long_is_refused() -> None:
     rows[2] = 2**40  # whose square overflows
     with pytest.raises(ArithmeticError):
         SUMS.query(rows, clusters)
+    rows[2] = -(2**63)  # which has no absolute value
+    with pytest.raises(ArithmeticError):
+        SUMS.query(rows, clusters)
+    with pytest.raises(ArithmeticError):
+        on_grid(np.array([[np.nan, 0.0]]), unit=1.0, bound=10)
 
 
 @settings(max_examples=100, deadline=None)

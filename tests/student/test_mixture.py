@@ -69,20 +69,25 @@ def test_some_images_have_much_grain_and_some_none() -> None:
 
 def test_arrays_round_trip_and_strangers_are_refused() -> None:
     mixture = model()
-    again = MixtureModel.from_arrays(mixture.arrays(), shape=SHAPE, n_classes=2)
+    again = MixtureModel.from_arrays(mixture.arrays(), shape=SHAPE, n_classes=2, clusters=2)
     for name, array in mixture.arrays().items():
         assert np.array_equal(again.arrays()[name], array)
     for damage, says in (
         ({"extra": np.zeros(1, dtype=np.float32)}, "arrays"),
+        ({"grain": np.array([-0.1], dtype=np.float32)}, "grain"),
         ({"factor": np.zeros((3, 2), dtype=np.float32)}, "factor"),
         ({"centres": np.zeros((2, 3, 2), dtype=np.float32)}, "centres"),
         ({"shares": np.array([[0.5, 0.4], [1, 0]], dtype=np.float32)}, "add up to 1"),
         ({"shares": np.array([[1.5, -0.5], [1, 0]], dtype=np.float32)}, "add up to 1"),
     ):
         with pytest.raises(DataLensError, match=says):
-            MixtureModel.from_arrays(mixture.arrays() | damage, shape=SHAPE, n_classes=2)
+            MixtureModel.from_arrays(
+                mixture.arrays() | damage, shape=SHAPE, n_classes=2, clusters=2
+            )
+    with pytest.raises(DataLensError, match="centres"):
+        MixtureModel.from_arrays(mixture.arrays(), shape=SHAPE, n_classes=2, clusters=9)
     with pytest.raises(DataLensError, match="means"):
-        MixtureModel.from_arrays(mixture.arrays(), shape=(1, 3, 4), n_classes=2)
+        MixtureModel.from_arrays(mixture.arrays(), shape=(1, 3, 4), n_classes=2, clusters=2)
 
 
 def test_a_coarse_model_is_enlarged() -> None:

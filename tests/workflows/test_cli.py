@@ -46,6 +46,30 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return call
 
 
+@pytest.mark.parametrize("more", [(), ("--set", "clusters=3", "--set", "label_steps=2")])
+def test_the_whole_way_without_votes(run: Any, tmp_path: Path, more: tuple[str, ...]) -> None:
+    fitted = run("fit", "digits", "--epsilon", 3, "--out", "r", *more, "--json")
+    assert fitted.code == 0, fitted.err
+    assert (fitted.json["steps"], fitted.json["teachers"]) == (0, None)
+    assert fitted.json["releases"] == (2 + 3 + 1 + 2 if more else 2)
+    assert run("verify", "r").code == 0
+    assert run("sample", "r", "--count", 20, "--out", "s.npz").code == 0
+    assert run("export", "r", "--out", "public").code == 0
+    assert run("verify", "public").code == 0
+    assert "class-sums" in (tmp_path / "public" / "report.html").read_text()
+    log = [json.loads(line) for line in (tmp_path / "r" / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["epsilon"] == pytest.approx(fitted.json["epsilon"]["certified"], rel=1e-3)
+
+
+def test_a_run_without_a_warm_start_verifies(run: Any) -> None:
+    words = ("--no-warm-start", *SMALL[:6])
+    assert run("fit", "digits", "--epsilon", 3, "--out", "r", *words).code == 0
+    assert run("verify", "r").code == 0
+    for setting in ("clusters=20", "label_steps=4", "spread=2", "label_share=0.5"):
+        refused = run("fit", "digits", "--epsilon", 3, "--out", "x", *words, "--set", setting)
+        assert refused.code == 2 and setting.split("=")[0] in refused.err
+
+
 def test_the_whole_way(run: Any, tmp_path: Path) -> None:
     fitted = run("fit", "digits", "--epsilon", 3, "--out", "r", *SMALL, "--json")
     assert fitted.code == 0

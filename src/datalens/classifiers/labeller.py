@@ -23,11 +23,21 @@ RESIDUALS = 256
 """Grid steps of a residual, and its largest norm."""
 LEARNING_RATE, MOMENTUM = 20.0, 0.9
 """The rate is that of up to 100 steps; who takes more has little noise, and goes faster."""
-FEWEST_STEPS, MOST_STEPS = 20, 200
+FEWEST_STEPS, MOST_STEPS, LEAST_BORNE = 20, 200, 5
+LEAST_BORNE = 5
 TOLERABLE_NOISE = 1.5e-3
 """Noise on the mean gradient, as a share of its bound, that steps are added up to."""
 
 _CHUNK = 8192
+
+
+def steps_borne(rho: float, public: PublicFacts) -> int:
+    """As many steps as the noise bears, from public facts and the budget.
+
+    0 if it bears so few that labels would be worse than those that images were drawn with.
+    """
+    borne = 2 * rho * (TOLERABLE_NOISE * public.n_records) ** 2
+    return max(FEWEST_STEPS, int(min(MOST_STEPS, borne))) if borne >= LEAST_BORNE else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +51,7 @@ class LabellerPlan:
     @classmethod
     def within(cls, rho: float, *, public: PublicFacts, steps: int | None = None) -> "LabellerPlan":
         """As many steps as the noise bears, if not said, at the least noise `rho` allows."""
-        if steps is None:
-            borne = 2 * rho * (TOLERABLE_NOISE * public.n_records) ** 2
-            steps = max(FEWEST_STEPS, min(MOST_STEPS, int(borne)))
+        steps = steps or steps_borne(rho, public) or FEWEST_STEPS
         sigma = sigma_for(rho / steps, (BOUND * RESIDUALS) ** 2)
         mechanism = GradientSums(features=BOUND, residuals=RESIDUALS, sigma=sigma)
         return cls(public=public, gradients=mechanism, steps=steps)
@@ -74,6 +82,7 @@ class LabellerPlan:
 
         weights = np.zeros((n_features(self.public.shape[0]), self.public.n_classes))
         speed = np.zeros_like(weights)
+        rate = LEARNING_RATE * min(max(self.steps, 100), MOST_STEPS) / 100
         scale = BOUND * RESIDUALS * self.public.n_records
         for step in range(self.steps):
             release = releases.obtain(
@@ -81,7 +90,7 @@ class LabellerPlan:
             )
             if release is not None:
                 speed = MOMENTUM * speed + release / scale
-                weights = weights - LEARNING_RATE * max(1.0, self.steps / 100) * speed
+                weights = weights - rate * speed
             progress(step + 1, self.steps)
         return Labeller(weights=weights)
 

@@ -109,6 +109,8 @@ class ClusterMoments:
 def on_grid(places: NDArray[np.floating], *, unit: float, bound: int) -> Integers:
     """Rows of integers, `bound` of which make a `unit`; a row longer than that is shortened."""
     places = np.asarray(places, dtype=np.float64)
+    if not np.isfinite(places).all():
+        raise ArithmeticError("a record is nowhere")
     lengths = np.sqrt((places * places).sum(axis=1, keepdims=True))
     rows = places * (bound / np.maximum(lengths * (1 + 1e-9), unit))
     grid: Integers = np.trunc(rows).astype(np.int64)  # towards zero: no row becomes longer
@@ -116,5 +118,8 @@ def on_grid(places: NDArray[np.floating], *, unit: float, bound: int) -> Integer
 
 
 def _check(rows: Integers, bound: int) -> None:
-    if rows.size and (np.abs(rows).max() > bound or (rows * rows).sum(axis=1).max() > bound**2):
+    if not rows.size:
+        return
+    farthest = max(int(rows.max()), -int(rows.min()))  # Python's integers, which do not overflow
+    if farthest > bound or int((rows * rows).sum(axis=1).max()) > bound**2:
         raise ArithmeticError("a record is longer than its bound")

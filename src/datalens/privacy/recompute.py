@@ -44,9 +44,10 @@ def planned(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
         plan["class-counts"] = once
     if told["method"] == "class-gaussian" or settings["warm_start"]:
         plan |= {"class-sums": once, "second-moments": once}
-    if settings.get("clusters", 1) > 1:
+    first = settings.get("warm_start", False)
+    if first and settings.get("clusters", 1) > 1:
         plan |= {"cluster-sums": {"count": ROUNDS}, "cluster-moments": once}
-    if settings.get("label_steps", 0) > 0:
+    if first and settings.get("label_steps", 0) > 0:
         plan["gradient-sums"] = {"count": settings["label_steps"]}
     if settings.get("vote_share", 0) > 0:
         levels = 1 if settings["quantise"] else GRID

@@ -1,5 +1,6 @@
 """Several Gaussians for each class. Everything here comes after the release."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,12 +82,17 @@ class MixtureModel:
 
     @classmethod
     def from_arrays(
-        cls, arrays: dict[str, NDArray[np.float32]], *, shape: tuple[int, int, int], n_classes: int
+        cls,
+        arrays: dict[str, NDArray[np.float32]],
+        *,
+        shape: tuple[int, int, int],
+        n_classes: int,
+        clusters: int,
     ) -> "MixtureModel":
         """The inverse of `arrays`, if they fit together."""
         if set(arrays) != set(NAMES):
             raise DataLensError(f"its arrays must be {', '.join(NAMES)}.")
-        rank, clusters = len(arrays["basis"]), arrays["shares"].shape[-1]
+        rank = len(arrays["basis"])
         shapes = {
             "means": (n_classes, *shape),
             "basis": (rank, *shape),
@@ -98,6 +104,8 @@ class MixtureModel:
         wrong = [name for name in NAMES if arrays[name].shape != shapes[name]]
         if wrong:
             raise DataLensError(f"its {wrong[0]} must be of the shape {shapes[wrong[0]]}.")
+        if rank > math.prod(shape) or not 0 <= arrays["grain"][0] <= 1:
+            raise DataLensError("it has more directions than pixels, or an impossible grain.")
         shares = arrays["shares"]
         if (shares < 0).any() or not np.allclose(shares.sum(axis=1), 1, atol=1e-3):
             raise DataLensError("the shares of a class's clusters must add up to 1.")

@@ -30,25 +30,33 @@ def share_of_votes(settings: DataLensSettings) -> float:
     From a warm start votes have not paid for themselves (docs/utility.md), so there are none
     unless somebody wants them.
     """
-    asked = [
-        name
-        for name, field in VoteSettings.model_fields.items()
-        if name not in Settings.model_fields and getattr(settings, name) != field.default
-    ]
+    votes, start = _fields(VoteSettings, Settings), _fields(DataLensSettings, VoteSettings)
     share = settings.vote_share
     if not settings.warm_start:
+        _refuse(settings, start - {"warm_start", "vote_share"}, "Without a warm start")
         if share not in (None, 1.0):
             raise DataLensError("Without a warm start all is spent on votes; leave out vote_share.")
         return 1.0
     if share is None:
-        return VOTE_SHARE if asked else 0.0
-    if share == 0 and asked:
+        return VOTE_SHARE if settings.model_fields_set & votes else 0.0
+    if share == 0:
+        _refuse(settings, votes, "vote_share is 0: without votes")
+    elif not LEAST_SHARE <= share <= 1 - LEAST_SHARE:
         raise DataLensError(
-            f"vote_share is 0: without votes {asked[0]} means nothing; leave it out."
+            f"vote_share is {share:g}: it must be 0, or between {LEAST_SHARE:g} and 1."
         )
-    if share != 0 and not LEAST_SHARE <= share < 1:
-        raise DataLensError(f"vote_share is {share:g}: it must leave something to a warm start.")
     return share
+
+
+def _fields(kind: type[Settings], base: type[Settings]) -> set[str]:
+    return set(kind.model_fields) - set(base.model_fields)
+
+
+def _refuse(settings: DataLensSettings, names: set[str], why: str) -> None:
+    """What would be left aside is not to be given."""
+    for name, field in DataLensSettings.model_fields.items():
+        if name in names and getattr(settings, name) != field.default:
+            raise DataLensError(f"{why} {name} means nothing; leave it out.")
 
 
 def complete(settings: DataLensSettings, public: PublicFacts, rho: float) -> DataLensSettings:

@@ -32,7 +32,8 @@ FEWEST_CLUSTERS, MOST_CLUSTERS = 10, 200
 """In a class: fewer are not worth what they take from the moments."""
 CLEAR = 8.0
 """Records of a cluster, as a multiple of the noise on their number, that clusters are added to."""
-CHUNK = 4096
+DISTANCES = 2**23
+"""Between records and centres, computed at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +150,9 @@ class _Clusters:
         squares = np.where(self.shares.ravel() > 0, (centres**2).sum(axis=1), np.inf)
         nearest = np.empty(len(labels), dtype=np.int64)
         away = np.empty((len(labels), rank), dtype=np.float64)
-        for start in range(0, len(labels), CHUNK):  # rounding depends on a record's position alone
-            part = slice(start, start + CHUNK)
+        chunk = max(1, DISTANCES // (classes * clusters))
+        for start in range(0, len(labels), chunk):  # rounding depends on a record's position alone
+            part = slice(start, start + chunk)
             places = self._places_of(part)
             distances = (squares - 2 * places @ centres.T).reshape(-1, classes, clusters)
             own = distances[np.arange(len(places)), labels[part]]

@@ -12,7 +12,7 @@ from datalens.classifiers.labeller import Labeller
 from datalens.data import Positions, PublicFacts, Records
 from datalens.ensemble import Ranks, Teachers, stream
 from datalens.errors import DataLensError
-from datalens.student import Generator, MixtureModel, Student
+from datalens.student import GaussianModel, Generator, MixtureModel, Student
 from datalens.student.mixture import with_random_grain
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.diagnosis import diagnosed
@@ -23,6 +23,7 @@ from datalens.synthesizers.session import Member, Stopped
 from datalens.synthesizers.settings import DataLensSettings, Settings
 from datalens.synthesizers.voting import count_votes, hire, shards_of, teachers_of
 
+REMEDY = "use machines of one kind"
 ATTEMPTS = 20
 """How often an image is drawn again that should show a given class and does not."""
 
@@ -69,16 +70,24 @@ class DataLens(Synthesizer):
         """Buy the model and the labeller; one who resumes finds them bought."""
         if plan.start is None:
             return
-        chance = stream(session.secret, "clusters")
-        tell = partial(_tell, session, "warm-start")
+
+        def tell(done: int, total: int) -> None:
+            spent = plan.spent_after(0) if done == total else None
+            _tell(session, "warm-start", done, total, spent=spent)
+
+        def agree(model: GaussianModel) -> None:
+            digest = _digest(*model.arrays().values())
+            session.ranks.agree("the bought directions", digest, remedy=REMEDY)
+
         self._model, self._labeller = plan.start.buy(
-            records, session.releases, counts, chance, tell
+            records,
+            session.releases,
+            counts,
+            stream(session.secret, "clusters"),
+            needed=not isinstance(plan, VotingPlan),
+            progress=tell,
+            agree=agree,
         )
-        if self._model is None and not isinstance(plan, VotingPlan):
-            raise DataLensError(
-                "A crash lost a release that this run rests on: its charge stays spent; start a"
-                " new run."
-            )
 
     def _vote(self, records: Records, plan: VotingPlan, session: Member) -> None:
         chosen, topagg, secret, ranks = plan.settings, plan.topagg, session.secret, session.ranks
@@ -93,7 +102,7 @@ class DataLens(Synthesizer):
         for step in range(first, plan.steps):
             labels = self._step_labels(plan.batch_size, stream(secret, "labels", step))
             images = student.propose(labels, step=step)
-            ranks.agree("the proposed images", _digest(images), remedy="use machines of one kind")
+            ranks.agree("the proposed images", _digest(images.numpy()), remedy=REMEDY)
             teachers.train(images, labels, step=step, updates=chosen.teacher_updates)
             tally = partial(
                 count_votes,
@@ -184,29 +193,41 @@ class DataLens(Synthesizer):
             if part not in parts:
                 raise DataLensError(f"it should not have {name!r}.")
             parts[part][rest] = array
-        public = plan.public
-        if parts["model"]:
+        public, start, voting = plan.public, plan.start, isinstance(plan, VotingPlan)
+        called_for = {
+            "student": voting,
+            "model": start is not None,
+            "labeller": start is not None and start.labeller is not None,
+        }
+        for part, wanted in called_for.items():
+            lost = part == "model" and voting  # by a crash, which votes can go on without
+            if bool(parts[part]) is not wanted and not (wanted and lost):
+                raise DataLensError(f"its configuration and its {part} do not go together.")
+        if start is not None and parts["model"]:
             self._model = MixtureModel.from_arrays(
-                parts["model"], shape=public.shape, n_classes=public.n_classes
+                parts["model"],
+                shape=public.shape,
+                n_classes=public.n_classes,
+                clusters=start.decided["clusters"],
             )
-        if plan.start is not None and plan.start.labeller is not None:
+        if parts["labeller"]:
             self._labeller = Labeller.from_arrays(
                 parts["labeller"], channels=public.shape[0], n_classes=public.n_classes
             )
         if isinstance(plan, VotingPlan):
             self._student = new_student(plan, b"loaded", self._model)
             self._student.take_average(parts["student"])
-        elif self._model is None:
-            raise DataLensError("it has no model.")
 
 
-def _digest(images: torch.Tensor) -> str:
-    return sha256(images.numpy().tobytes()).hexdigest()[:16]
+def _digest(*arrays: NDArray[Any]) -> str:
+    return sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()[:16]
 
 
-def _tell(session: Member, stage: str, done: int, total: int) -> None:
+def _tell(
+    session: Member, stage: str, done: int, total: int, *, spent: float | None = None
+) -> None:
     """Before the first vote there is nothing to checkpoint: what was bought is stored already."""
-    session.observer.progress(stage, done, total)
+    session.observer.progress(stage, done, total, spent=spent)
     if session.stopping():
         raise Stopped
 

@@ -46,6 +46,11 @@ class Plan:
     @property
     def charges(self) -> list[Charge]:
         """The whole cost, as it is reserved."""
+        return self.first_charges
+
+    @property
+    def first_charges(self) -> list[Charge]:
+        """What is bought before any vote."""
         counts = [Charge(event=self.counts.event, count=1)] if self.counts else []
         return counts + (self.start.charges if self.start else [])
 
@@ -111,6 +116,14 @@ class DataLensPlan(Plan):
     settings: DataLensSettings
     start: WarmStartPlan | None
 
+    def spent_after(self, steps: int) -> float:
+        """Epsilon after so many steps, by the accountant that sizes the run."""
+        chosen = self.settings
+        return epsilon(self._charges_after(steps), chosen.delta, chosen.accountant)
+
+    def _charges_after(self, steps: int) -> list[Charge]:
+        return self.first_charges
+
     @classmethod
     def resolve(cls, settings: DataLensSettings, public: PublicFacts) -> "DataLensPlan":
         """The plan, which is a `VotingPlan` if there are votes."""
@@ -156,15 +169,12 @@ class VotingPlan(DataLensPlan):
     def charges(self) -> list[Charge]:
         return self._charges_after(self.steps)
 
-    def spent_after(self, steps: int) -> float:
-        """Epsilon after so many steps, by the accountant that sizes the run."""
-        chosen = self.settings
-        return epsilon(self._charges_after(steps), chosen.delta, chosen.accountant)
-
     def _charges_after(self, steps: int) -> list[Charge]:
         """A step with a batch of m images makes m releases and pays for each."""
+        if steps == 0:
+            return self.first_charges
         votes = Charge(event=self.topagg.event, count=steps * self.batch_size)
-        return [*super().charges, votes]
+        return [*self.first_charges, votes]
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:

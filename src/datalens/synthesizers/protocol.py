@@ -71,6 +71,11 @@ class Synthesizer(ABC):
         return self._share(self.resolve(public), ranks, secret)
 
     def _share(self, plan: Plan, ranks: Ranks, secret: bytes) -> Positions:
+        if ranks.size > plan.public.n_records:
+            raise DataLensError(
+                f"{plan.public.n_records} records cannot be divided over {ranks.size} ranks; use"
+                " fewer."
+            )
         return np.arange(ranks.rank, plan.public.n_records, ranks.size)
 
     def _own(self, records: Records, plan: Plan, session: Member) -> Records:

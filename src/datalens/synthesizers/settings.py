@@ -95,10 +95,10 @@ class DataLensSettings(VoteSettings):
     """Buy moments, clusters and a labeller before any vote. Without it votes take the budget."""
     vote_share: float | None = Field(default=None, ge=0, le=1)
     """Share of the budget for votes. None: none, unless something about votes is asked for."""
-    label_share: float = Field(default=0.25, ge=0, lt=1)
+    label_share: float = Field(default=0.25, ge=0, le=1 - LEAST_SHARE)
     """Share of the rest that buys the labeller; 0 is none, and images keep the labels they had."""
     label_steps: int | None = Field(default=None, ge=0, le=MOST_STEPS)
-    cluster_share: float = Field(default=0.6, ge=LEAST_SHARE, lt=1)
+    cluster_share: float = Field(default=0.6, ge=LEAST_SHARE, le=1 - LEAST_SHARE)
     """Share of what then is left that buys clusters, if there are any; moments get the rest."""
     clusters: int | None = Field(default=None, gt=0, le=MOST_CLUSTERS)
     """In each class."""

@@ -10,14 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datalens.classifiers.labeller import Labeller, LabellerPlan
+from datalens.classifiers.labeller import Labeller, LabellerPlan, steps_borne
 from datalens.data import PublicFacts, Records
+from datalens.errors import DataLensError
 from datalens.privacy.accountants import Charge
 from datalens.privacy.releases import Door
+from datalens.student.gaussian import GaussianModel
 from datalens.student.mixture import MixtureModel
 from datalens.synthesizers.clusters import ClusterPlan
 from datalens.synthesizers.moments import MomentPlan
-from datalens.synthesizers.settings import SUMS_SHARE, DataLensSettings
+from datalens.synthesizers.settings import LEAST_SHARE, SUMS_SHARE, DataLensSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +37,9 @@ class WarmStartPlan:
         cls, rho: float, *, public: PublicFacts, settings: DataLensSettings
     ) -> "WarmStartPlan":
         """At the least noise that costs at most `rho` in all."""
-        labeller, clusters, left = None, None, rho
-        if settings.label_share > 0 and settings.label_steps != 0:
-            labeller = LabellerPlan.within(
-                rho * settings.label_share, public=public, steps=settings.label_steps
-            )
+        clusters, left = None, rho
+        labeller = _labeller(rho * settings.label_share, public, settings)
+        if labeller is not None:
             left -= rho * settings.label_share
         share = left * settings.cluster_share
         if settings.clusters != 1:
@@ -74,10 +74,15 @@ class WarmStartPlan:
         releases: Door,
         counts: NDArray[np.float64],
         chance: torch.Generator,
+        *,
+        needed: bool,
         progress: Callable[[int, int], None] = lambda done, total: None,
+        agree: Callable[[GaussianModel], None] = lambda model: None,
     ) -> tuple[MixtureModel | None, Labeller | None]:
         """The model, None if a crash lost what it rests on, and the labeller.
 
+        If the model is `needed`, nothing more is bought when it is lost. `agree` is asked to see to
+        it that all ranks have the same directions.
         All chance comes from `chance`, so that one who buys again what is bought already gets the
         same.
         """
@@ -85,8 +90,14 @@ class WarmStartPlan:
         progress(0, total)
         model = self.moments.buy(records, releases, counts)
         progress(1, total)
+        if model is None and needed:
+            raise DataLensError(
+                "A crash lost a release that this run rests on: its charge stays spent; end the"
+                " run with datalens ledger NAME --end RUN, and start a new one."
+            )
         mixture = None
         if model is not None:
+            agree(model)
             mixture = (
                 self.clusters.buy(records, releases, model, chance)
                 if self.clusters
@@ -100,3 +111,16 @@ class WarmStartPlan:
 
     def _parts(self) -> list[MomentPlan | ClusterPlan | LabellerPlan]:
         return [plan for plan in (self.moments, self.clusters, self.labeller) if plan is not None]
+
+
+def _labeller(rho: float, public: PublicFacts, settings: DataLensSettings) -> LabellerPlan | None:
+    """None where nobody wants one, or noise would make it one that should not label anything."""
+    share, steps = settings.label_share, settings.label_steps
+    if 0 < share < LEAST_SHARE or (share == 0 and steps):
+        raise DataLensError(
+            f"label_share is {share:g}: it must be 0, with no label_steps, or at least"
+            f" {LEAST_SHARE:g}."
+        )
+    if steps is None and share > 0:
+        steps = steps_borne(rho, public)
+    return LabellerPlan.within(rho, public=public, steps=steps) if steps else None

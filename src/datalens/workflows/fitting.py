@@ -197,8 +197,8 @@ def _run(
 ) -> dict[str, Any]:
     started = time.monotonic()
     with alone_in(out):
-        if (out / "log.jsonl").exists():
-            tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
+        (out / "log.jsonl").touch()
+        tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
         with watcher.watching():
             synthesizer.fit(records, session=session)
         seconds = time.monotonic() - started

@@ -31,6 +31,7 @@ class Watcher:
             console=self._console,
         )
         self._tasks: dict[str, Any] = {}
+        self._lines: set[str] | None = None
 
     def progress(self, stage: str, done: int, total: int, *, spent: float | None = None) -> None:
         if stage not in self._tasks:
@@ -38,9 +39,18 @@ class Watcher:
         text = "" if spent is None else f"epsilon {spent:.3f} of {self._epsilon:g}"
         self._bars.update(self._tasks[stage], completed=done, total=total, spent=text)
         if spent is not None:
-            entry = {"stage": stage, "done": done, "total": total, "epsilon": spent}
+            self._add({"stage": stage, "done": done, "total": total, "epsilon": spent})
+
+    def _add(self, entry: dict[str, Any]) -> None:
+        """A line of the log, unless it is there: a resumed run repeats what it replays."""
+        line = json.dumps(entry) + "\n"
+        if self._lines is None:
+            known = read_whole(self._log, at_most=MAX_JSON) if self._log.exists() else b""
+            self._lines = set(known.decode(errors="replace").splitlines(keepends=True))
+        if line not in self._lines:
+            self._lines.add(line)
             with self._log.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
+                file.write(line)
 
     def say(self, sentence: str) -> None:
         """A word to the user, on stderr."""

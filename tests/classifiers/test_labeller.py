@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from datalens.classifiers.features import BOUND, features, n_features
-from datalens.classifiers.labeller import RESIDUALS, Labeller, LabellerPlan
-from datalens.data import Records, load
+from datalens.classifiers.labeller import MOST_STEPS, RESIDUALS, Labeller, LabellerPlan, steps_borne
+from datalens.data import PublicFacts, Records, load
 from datalens.mechanism.noise import ExactNoise, Integers
 from datalens.privacy.accountants import epsilon, total_rho
 from datalens.privacy.calibration import budget_rho
@@ -67,6 +67,15 @@ class Plain:
         self, key: str, mechanism: object, query: Callable[[], Integers], *, shape: object = None
     ) -> Integers:
         return query()
+
+
+def test_where_noise_would_drown_it_there_is_none() -> None:
+    def facts(n: int) -> PublicFacts:
+        return PublicFacts(name="x", n_records=n, shape=(1, 28, 28), class_names=("a", "b"))
+
+    borne = [steps_borne(0.01, facts(n)) for n in (1000, 20_000, 60_000, 600_000)]
+    assert borne[0] == 0 < borne[1] < borne[2] < borne[3] == MOST_STEPS
+    assert steps_borne(1e-9, facts(60_000)) == 0
 
 
 def test_it_learns_what_labels_mean() -> None:

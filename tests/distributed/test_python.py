@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from datalens import DataLensError, Records
+from datalens.data import PublicFacts
 from datalens.ensemble import Ranks
 from datalens.synthesizers import METHODS, DataLens, Synthesizer
+from datalens.synthesizers.moments import MomentPlan
+from datalens.synthesizers.plan import DataLensPlan
 from datalens.synthesizers.session import Member, Session, new_secret
 
 from .linked import linked, together
@@ -84,6 +87,40 @@ def test_ranks_that_drift_apart_end_before_they_vote(tmp_path: Path) -> None:
     spent = {charge.event.what for charge in session.ledger.charges(session.run)}
     before = {"class-counts", "class-sums", "second-moments"}
     assert spent == before | {"cluster-sums", "cluster-moments", "gradient-sums"}
+
+
+def test_ranks_with_other_directions_end_before_they_cluster(tmp_path: Path) -> None:
+    """As two machines may have them, whose eigenvectors differ in sign."""
+
+    class Mirrored(MomentPlan):
+        def buy(self, *given: Any) -> Any:
+            model = super().buy(*given)
+            return model and replace(model, factor=-model.factor)
+
+    class Elsewhere(DataLens):
+        def resolve(self, public: PublicFacts) -> DataLensPlan:
+            plan = super().resolve(public)
+            assert plan.start is not None
+            moments = Mirrored(**vars(plan.start.moments))
+            return replace(plan, start=replace(plan.start, moments=moments))
+
+    def one(ranks: Ranks) -> Any:
+        kinds = METHODS if ranks.rank == 0 else {"datalens": Elsewhere}
+        return fit(ranks, "datalens", tmp_path, kinds=kinds)
+
+    for error in together(linked(2), one):
+        assert "the ranks differ in the bought directions" in str(error)
+    session = Session.resume(folder=tmp_path / "0" / "internal")
+    spent = {charge.event.what for charge in session.ledger.charges(session.run)}
+    assert spent == {"class-counts", "class-sums", "second-moments"}
+
+
+def test_more_ranks_than_records_are_refused() -> None:
+    few = records().only(np.arange(2))
+    public = replace(few.public, n_records=2)
+    for ranks in linked(3):
+        with pytest.raises(DataLensError, match="2 records cannot be divided over 3 ranks"):
+            METHODS["class-gaussian"](epsilon=5.0).share(public, ranks, b"secret")
 
 
 def test_a_share_of_another_rank_is_refused() -> None:

@@ -254,6 +254,23 @@ def one_step_less(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> No
             mechanism["count"] -= 5
 
 
+def unpaid(*kinds: str, leaving: int = 0) -> Change:
+    """Reserved, but all charges of these kinds left out, up to a few."""
+
+    def change(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        for what in kinds:
+            own = [r for r in rows if r["body"].get("charge", {}).get("what") == what]
+            dropped = own[leaving:]
+            rows[:] = [row for row in rows if row not in dropped]
+            for mechanism in certificate["mechanisms"]:
+                if mechanism["what"] == what:
+                    mechanism["count"] = len(own) - len(dropped)
+        certificate["mechanisms"] = [m for m in certificate["mechanisms"] if m["count"]]
+        certificate["releases"] = sum(m["count"] for m in certificate["mechanisms"])
+
+    return change
+
+
 def loose_delta(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     certificate["delta"] = certificate["budget"]["delta"] = 0.9
 
@@ -265,6 +282,10 @@ FORGERIES: dict[str, Change] = {
     "no votes": without("votes"),
     "no sums": without("class-sums"),
     "one step less": one_step_less,
+    "a round of clusters unpaid": unpaid("cluster-sums", leaving=2),
+    "all clusters unpaid, not their spread": unpaid("cluster-sums"),
+    "moments unpaid, not their clusters": unpaid("second-moments"),
+    "gradients unpaid": unpaid("gradient-sums"),
     "nothing counted": with_all(count=0),
     "counts of a part": with_all(count=0.001),
     "counts of True": with_all(count=True),
@@ -286,10 +307,24 @@ def voted(tmp_path: Path) -> Path:
         top_k=4,
         latent=4,
         teacher_warm_up=1,
+        clusters=2,
         label_steps=2,
     )
     made.fit(records, ledger="owned").save(tmp_path / "voted")
     return tmp_path / "voted"
+
+
+def test_what_a_crash_keeps_from_being_bought_is_missed_only_where_votes_went_on(
+    voted: Path, tmp_path: Path
+) -> None:
+    lost = unpaid("second-moments", "cluster-sums", "cluster-moments")
+    assert forged(voted, lost) == []
+    images = np.random.default_rng(0).integers(0, 256, (60, 1, 8, 8), dtype=np.uint8)
+    records = Records.from_arrays(images, np.arange(60) % 3, n_classes=3)
+    made = DataLens(epsilon=3.0, clusters=2, label_steps=2)
+    made.fit(records, ledger="other").save(tmp_path / "quiet")
+    assert verify(tmp_path / "quiet") == []
+    assert any("fewer" in said for said in forged(tmp_path / "quiet", lost))
 
 
 def test_a_forger_who_changes_nothing_is_believed(voted: Path) -> None:

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from datalens.errors import DataLensError
 from datalens.mechanism.events import GaussianRelease, positive
-from datalens.mechanism.noise import LARGEST, Integers, Noise
+from datalens.mechanism.noise import LARGEST, Integers
+from datalens.mechanism.sums import NoisySum, sum_event
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterSums:
+class ClusterSums(NoisySum):
     """For each cluster the sum of its records' rows, and `weight` for each record it has.
 
     A row says where a record lies, seen from the centre of its cluster, in integers. Centres are
@@ -32,13 +33,7 @@ class ClusterSums:
 
     @property
     def event(self) -> GaussianRelease:
-        squared = self.bound**2 + self.weight**2
-        return GaussianRelease(
-            what="cluster-sums",
-            squared_sensitivity=squared,
-            squared_sensitivity_replace=4 * squared,
-            sigma=self.sigma,
-        )
+        return sum_event("cluster-sums", self.bound**2 + self.weight**2, self.sigma)
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -53,15 +48,9 @@ class ClusterSums:
         np.add.at(sums[:, -1], clusters, self.weight)
         return sums
 
-    def releases_in(self, sums: Integers) -> int:
-        return 1
-
-    def release(self, sums: Integers, *, noise: Noise, key: str) -> Integers:
-        return noise.add(sums, sigma=self.sigma, key=key)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterMoments:
+class ClusterMoments(NoisySum):
     """The sum of q q^T over all records, q a row seen from the centre of its cluster.
 
     As the upper triangle with its diagonal.
@@ -79,12 +68,7 @@ class ClusterMoments:
 
     @property
     def event(self) -> GaussianRelease:
-        return GaussianRelease(
-            what="cluster-moments",
-            squared_sensitivity=self.bound**4,
-            squared_sensitivity_replace=4 * self.bound**4,
-            sigma=self.sigma,
-        )
+        return sum_event("cluster-moments", self.bound**4, self.sigma)
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -98,12 +82,6 @@ class ClusterMoments:
             raise DataLensError(f"{len(rows)} records are too many for exact second moments.")
         values = rows.astype(np.float64)  # exact: all sums are integers below 2^52
         return (values.T @ values)[np.triu_indices(rows.shape[1])].astype(np.int64)
-
-    def releases_in(self, triangle: Integers) -> int:
-        return 1
-
-    def release(self, triangle: Integers, *, noise: Noise, key: str) -> Integers:
-        return noise.add(triangle, sigma=self.sigma, key=key)
 
 
 def on_grid(places: NDArray[np.floating], *, unit: float, bound: int) -> Integers:

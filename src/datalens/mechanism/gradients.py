@@ -7,13 +7,14 @@ from numpy.typing import NDArray
 
 from datalens.errors import DataLensError
 from datalens.mechanism.events import GaussianRelease, positive
-from datalens.mechanism.noise import LARGEST, Integers, Noise
+from datalens.mechanism.noise import LARGEST, Integers
+from datalens.mechanism.sums import NoisySum, sum_event
 
 CHUNK = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientSums:
+class GradientSums(NoisySum):
     """The sum over all records of x r^T: x a record's features, r how wrong its label is.
 
     Both are integer vectors, so a record's gradient is an integer matrix, and the sum is exact.
@@ -32,13 +33,7 @@ class GradientSums:
 
     @property
     def event(self) -> GaussianRelease:
-        squared = (self.features * self.residuals) ** 2
-        return GaussianRelease(
-            what="gradient-sums",
-            squared_sensitivity=squared,
-            squared_sensitivity_replace=4 * squared,
-            sigma=self.sigma,
-        )
+        return sum_event("gradient-sums", (self.features * self.residuals) ** 2, self.sigma)
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -58,9 +53,3 @@ class GradientSums:
                     raise ArithmeticError("a record is longer than its bound")
             total += x.T @ r
         return total.astype(np.int64)
-
-    def releases_in(self, sums: Integers) -> int:
-        return 1
-
-    def release(self, sums: Integers, *, noise: Noise, key: str) -> Integers:
-        return noise.add(sums, sigma=self.sigma, key=key)

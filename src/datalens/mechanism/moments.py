@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from datalens.errors import DataLensError
 from datalens.mechanism.events import GaussianRelease, positive
-from datalens.mechanism.noise import Integers, Noise
+from datalens.mechanism.noise import Integers
+from datalens.mechanism.sums import NoisySum, sum_event
 
 CHUNK = 4096
 BRIGHTEST = 255
@@ -43,7 +44,7 @@ def bounded(rows: Integers, bound: int) -> Integers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassSums:
+class ClassSums(NoisySum):
     """The sum of the records of each class.
 
     Guarantee: a record has norm at most `bound` and enters the sum of one class. Blanked, it
@@ -56,7 +57,7 @@ class ClassSums:
 
     @property
     def event(self) -> GaussianRelease:
-        return _event("class-sums", self.bound**2, self.sigma)
+        return sum_event("class-sums", self.bound**2, self.sigma)
 
     def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
         rows = bounded(flat(images), self.bound)
@@ -64,15 +65,9 @@ class ClassSums:
         np.add.at(sums, labels, rows)
         return sums
 
-    def releases_in(self, sums: Integers) -> int:
-        return 1
-
-    def release(self, sums: Integers, *, noise: Noise, key: str) -> Integers:
-        return noise.add(sums, sigma=self.sigma, key=key)
-
 
 @dataclass(frozen=True, kw_only=True)
-class SecondMoments:
+class SecondMoments(NoisySum):
     """The sum of q q^T over all records, as the upper triangle with its diagonal.
 
     q is a record less the centre of its class. Centres are public: an earlier release gave
@@ -90,7 +85,7 @@ class SecondMoments:
 
     @property
     def event(self) -> GaussianRelease:
-        return _event("second-moments", self.bound**4, self.sigma)
+        return sum_event("second-moments", self.bound**4, self.sigma)
 
     def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
         if len(images) * BRIGHTEST**2 >= 2**53:
@@ -106,15 +101,9 @@ class SecondMoments:
             total += rows.T @ rows
         return total[np.triu_indices(d)].astype(np.int64)
 
-    def releases_in(self, triangle: Integers) -> int:
-        return 1
-
-    def release(self, triangle: Integers, *, noise: Noise, key: str) -> Integers:
-        return noise.add(triangle, sigma=self.sigma, key=key)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ClassCounts:
+class ClassCounts(NoisySum):
     """How many records each class has.
 
     Guarantee: blanked, a record lowers one count by one; replaced, it lowers one and raises
@@ -135,19 +124,3 @@ class ClassCounts:
 
     def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
         return np.bincount(labels, minlength=self.n_classes).astype(np.int64)
-
-    def releases_in(self, counts: Integers) -> int:
-        return 1
-
-    def release(self, counts: Integers, *, noise: Noise, key: str) -> Integers:
-        return noise.add(counts, sigma=self.sigma, key=key)
-
-
-def _event(what: str, squared: int, sigma: float) -> GaussianRelease:
-    positive(bound=squared, sigma=sigma)
-    return GaussianRelease(
-        what=what,
-        squared_sensitivity=squared,
-        squared_sensitivity_replace=4 * squared,
-        sigma=sigma,
-    )

@@ -27,8 +27,8 @@ VOTE_SHARE = 0.2
 def share_of_votes(settings: DataLensSettings) -> float:
     """The share of the budget that is for votes.
 
-    From a warm start votes have not paid for themselves (docs/utility.md), so there are none
-    unless somebody wants them.
+    That votes pay for themselves after a warm start has not been shown (docs/utility.md), so there
+    are none unless somebody wants them.
     """
     votes, start = _fields(VoteSettings, Settings), _fields(DataLensSettings, VoteSettings)
     share = settings.vote_share

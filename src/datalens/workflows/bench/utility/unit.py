@@ -101,7 +101,8 @@ def write_small_sheet(synthesizer: Synthesizer, path: Path) -> None:
     save_sheet(sheet.quantize(SHEET_GREYS, dither=Image.Dither.NONE), path)
 
 
-def main() -> None:
+def main() -> int:
+    """A worker's exit code; what went wrong is its last line on stderr."""
     order = Order.model_validate_json(sys.stdin.readline())
     Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
@@ -109,7 +110,8 @@ def main() -> None:
         repeat(order, Path(sys.argv[1]))
     except Exception as error:
         sys.stderr.write(f"\n{sentence(error)}\n")
-        sys.exit(1)
+        return 1
+    return 0
 
 
 def _end_with_parent() -> None:
@@ -118,4 +120,4 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

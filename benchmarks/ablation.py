@@ -27,9 +27,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("datalens", {"own_label": 3.0}),
     ("datalens", {"label_share": 0.5}),
     ("datalens", {"cluster_share": 0.3}),
-    ("datalens", {"vote_share": 0.1}),
     ("datalens", {"vote_share": 0.2}),
-    ("datalens", {"vote_share": 0.5}),
 ]
 
 

@@ -30,6 +30,9 @@ VARIANTS: dict[str, Variant] = {
     "datalens": Variant(method="datalens"),
     "datalens-votes": Variant(method="datalens", settings={"vote_share": 0.2}),
     "datalens-paper": Variant(method="datalens", preset="paper"),
+    "datalens-paper-compact": Variant(
+        method="datalens", preset="paper", settings={"discriminator": "compact"}
+    ),
 }
 
 

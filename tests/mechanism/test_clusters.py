@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from datalens.errors import DataLensError
 from datalens.mechanism.clusters import ClusterMoments, ClusterSums, on_grid
-from datalens.privacy.recompute import sensitivities
+from datalens.privacy.replan import sensitivities
 
 SUMS = ClusterSums(bound=100, weight=50, n_clusters=3, sigma=10.0)
 MOMENTS = ClusterMoments(bound=100, sigma=10.0)

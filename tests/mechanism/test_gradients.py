@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from datalens.errors import DataLensError
 from datalens.mechanism.gradients import GradientSums
-from datalens.privacy.recompute import sensitivities
+from datalens.privacy.replan import sensitivities
 
 SUMS = GradientSums(features=50, residuals=20, sigma=100.0)
 

@@ -39,7 +39,7 @@ class GaussianRelease:
     kind: ClassVar[str] = "gaussian"
 
     what: str
-    """Which mechanism: "votes", "class-sums", "cluster-sums", ... (privacy/recompute.py)."""
+    """Which mechanism: "votes", "class-sums", "cluster-sums", ... (privacy/replan.py)."""
     squared_sensitivity: float
     """Largest squared Euclidean change when one record is blanked in place."""
     squared_sensitivity_replace: float

@@ -21,14 +21,8 @@ from datalens.privacy.rechain import (
     check_whole_ledger,
     own_rows,
 )
-from datalens.privacy.recompute import (
-    certified,
-    gaussian,
-    paper,
-    planned,
-    rho,
-    sensitivities,
-)
+from datalens.privacy.recompute import certified, gaussian, paper, rho
+from datalens.privacy.replan import OURS, planned, sensitivities
 from datalens.privacy.wording import FORMAT, GAUSSIAN_IS, RELATION, SOURCES, statement
 
 TOLERANCE = 1e-4
@@ -73,10 +67,17 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
 
 
 def unchecked(path: Path) -> list[str]:
-    """Which of a run's published files are not here, so that nobody could look at them."""
+    """Which of a run's published files are not here, so that nobody could look at them.
+
+    And whether its method is somebody else's, so that nobody here knows what it should buy.
+    """
     folder = path if path.is_dir() else path.parent
     names = ("config.toml", "generator.safetensors")
-    return [name for name in names if not (folder / name).exists()]
+    absent = [name for name in names if not (folder / name).exists()]
+    method = None if names[0] in absent else read_toml(folder / names[0]).get("method")
+    if method is None or method in OURS:
+        return absent
+    return [*absent, f"what {printable(str(method))}, a method that is not ours, should buy"]
 
 
 def claims_privacy(path: Path) -> bool:
@@ -140,21 +141,28 @@ def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: P
     ]
     if any(one != other for one, other in pairs):
         wrong.append("The certificate does not repeat its configuration truly.")
-    if planned(told) != _plan(certificate, reserved["plan"]):
+    if not _follows(planned(told), certificate, reserved["plan"]):
         wrong.append("What was reserved does not follow from config.toml.")
     return wrong
 
 
-def _plan(certificate: dict[str, Any], plan: list[dict[str, Any]]) -> dict[str, Any]:
-    """For each kind of release what the configuration decides of it."""
+def _follows(
+    decided: dict[str, Any] | None, certificate: dict[str, Any], plan: list[dict[str, Any]]
+) -> bool:
+    """Whether exactly those releases were reserved, as the configuration decides on them."""
+    if decided is None:
+        return True  # not one of our methods, which `unchecked` says
     parameters = {entry["what"]: entry["parameters"] for entry in certificate["mechanisms"]}
-    return {
-        charge["what"]: {"count": charge["count"], "sigma": charge["sigma"]}
-        | parameters.get(charge["what"], {})
-        if charge["what"] == "votes"
-        else {"count": charge["count"]}
-        for charge in plan
-    }
+    reserved = {charge["what"]: charge | parameters.get(charge["what"], {}) for charge in plan}
+    return (
+        len(plan) == len(reserved)
+        and reserved.keys() == decided.keys()
+        and all(
+            reserved[what].get(name) == value
+            for what, facts in decided.items()
+            for name, value in facts.items()
+        )
+    )
 
 
 def _check_mechanisms(certificate: dict[str, Any], rows: list[Row]) -> list[str]:

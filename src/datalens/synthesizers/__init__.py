@@ -3,7 +3,6 @@
 from datalens.synthesizers.class_gaussian import ClassGaussian
 from datalens.synthesizers.datalens import DataLens
 from datalens.synthesizers.protocol import Synthesizer, Synthetic
-
-METHODS: dict[str, type[Synthesizer]] = {m.method: m for m in (DataLens, ClassGaussian)}
+from datalens.synthesizers.registry import METHODS
 
 __all__ = ["METHODS", "ClassGaussian", "DataLens", "Synthesizer", "Synthetic"]

@@ -29,6 +29,8 @@ class ClassGaussian(Synthesizer):
 
     method: ClassVar[str] = "class-gaussian"
     settings_type: ClassVar[type[Settings]] = ClassGaussianSettings
+    about: ClassVar[str] = "noisy class means and one noisy covariance: the honest floor"
+    source: ClassVar[str] = "no paper; a standard estimator"
     settings: ClassGaussianSettings
 
     def resolve(self, public: PublicFacts) -> ClassGaussianPlan:

@@ -40,6 +40,8 @@ class DataLens(Synthesizer):
 
     method: ClassVar[str] = "datalens"
     settings_type: ClassVar[type[Settings]] = DataLensSettings
+    about: ClassVar[str] = "a bought mixture and labeller, and teachers' votes where asked for"
+    source: ClassVar[str] = "Wang et al., CCS 2021 (preset paper); the rest is ours"
     settings: DataLensSettings
 
     _prior: NDArray[np.float64]

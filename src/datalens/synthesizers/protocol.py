@@ -53,6 +53,13 @@ class Synthesizer(ABC):
 
     method: ClassVar[str]
     settings_type: ClassVar[type[Settings]]
+    about: ClassVar[str]
+    """What it does, in a line."""
+    source: ClassVar[str]
+    """The paper it comes from."""
+    accounting: ClassVar[str] = "zero-concentrated, exact discrete Gaussian noise"
+    """How its cost is added up."""
+    needs_labels: ClassVar[bool] = True
 
     def __init__(self, /, **settings: Any) -> None:
         """Keyword-only settings; see `settings_type` for their names and meaning."""

@@ -1,4 +1,4 @@
-"""What is here: `data`, `demo`, `bench`."""
+"""What is here: `methods`, `data`, `demo`, `bench`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +42,30 @@ def data(
             entry.found or "not here (downloaded when used)",
             entry.public,
         )
+    Console().print(table)
+
+
+def methods(as_json: Json = False) -> None:
+    """List the methods: what each does, how it is accounted for, the paper it comes from."""
+    from datalens.synthesizers import METHODS
+
+    found = [
+        {
+            "name": name,
+            "about": method.about,
+            "needs_labels": method.needs_labels,
+            "accounting": method.accounting,
+            "source": method.source,
+        }
+        for name, method in METHODS.items()
+    ]
+    if as_json:
+        print_json({"methods": found})
+        return
+    table = Table("name", "what it does", "labels", "accounting", "from")
+    for entry in found:
+        entry["needs_labels"] = "needed" if entry["needs_labels"] else "not needed"
+        table.add_row(*map(str, entry.values()))
     Console().print(table)
 
 

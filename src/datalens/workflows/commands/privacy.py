@@ -48,7 +48,7 @@ def verify(
         if whole is not None and not wrong:
             typer.echo(f"So does the whole ledger {whole.stem}.")
         if absent := unchecked(run):
-            typer.echo(f"Not here, so not checked: {', '.join(absent)}.")
+            typer.echo(f"Not checked, because it is not here or not known: {', '.join(absent)}.")
     if wrong:
         raise typer.Exit(1)
 

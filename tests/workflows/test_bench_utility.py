@@ -18,7 +18,7 @@ from PIL import Image
 from datalens import load
 from datalens.errors import DataLensError
 from datalens.privacy.ledger import ledger_path
-from datalens.synthesizers import ClassGaussian
+from datalens.synthesizers import METHODS, ClassGaussian
 from datalens.workflows import cli
 from datalens.workflows.bench.machine import source_digest
 from datalens.workflows.bench.utility import cells, folder, pages, running, unit, workers
@@ -194,7 +194,7 @@ def test_overrides_make_a_cell_of_their_own() -> None:
 
 def test_a_variant_brings_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     variant = cells.Variant(method="datalens", settings={"vote_share": 0.8})
-    monkeypatch.setitem(cells.VARIANTS, "datalens-some", variant)
+    monkeypatch.setitem(cells.SPECIAL, "datalens-some", variant)
     (cell,) = asked(methods=["datalens-some"])
     assert cell.stem == "digits-datalens-some-epsilon-3"
     assert cell.configuration["settings"]["vote_share"] == 0.8
@@ -212,7 +212,7 @@ def test_repetitions_of_another_configuration_are_not_mixed_in(
 ) -> None:
     bench(tmp_path, asked(), Fake(), seeds=1)
     changed = cells.Variant(method="class-gaussian", settings={"sums_share": 0.3})
-    monkeypatch.setitem(cells.VARIANTS, "class-gaussian", changed)
+    monkeypatch.setitem(cells.SPECIAL, "class-gaussian", changed)
     work = Fake()
     with pytest.raises(DataLensError, match=r"another configuration.*settings\.sums_share"):
         bench(tmp_path, asked(), work)
@@ -543,3 +543,8 @@ def test_held_out_records_are_training_records_that_nobody_learned_from() -> Non
         datasets=["digits"], methods=["class-gaussian"], epsilons=[1.0], settings={}
     )
     assert other.stem != cell.stem
+
+
+def test_all_is_every_method(tmp_path: Path) -> None:
+    found = asked(methods=["all", "datalens"], epsilons=[5.0])
+    assert [cell.method for cell in found] == list(METHODS)

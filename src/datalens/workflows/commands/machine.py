@@ -131,7 +131,7 @@ def utility(
     ),
     epsilons: Annotated[str, typer.Option(help="Budgets: 0.2,1,10.")] = "10",
     methods: Annotated[
-        str, typer.Option(help="By name: class-gaussian, datalens, datalens-paper, ...")
+        str, typer.Option(help="By name: class-gaussian, datalens, datalens-paper, ...; or all.")
     ] = "class-gaussian,datalens",
     seeds: Annotated[int, typer.Option(help="Repetitions of each, with fresh noise.")] = 3,
     jobs: Annotated[int, typer.Option(help="Repetitions at a time; they share the cores.")] = 1,

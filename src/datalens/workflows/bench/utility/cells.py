@@ -11,6 +11,7 @@ import numpy as np
 
 from datalens.data import PublicFacts, Records, describe, load
 from datalens.errors import DataLensError
+from datalens.synthesizers import METHODS
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.protocol import Synthesizer
 from datalens.workflows.fitting import make_synthesizer
@@ -25,9 +26,9 @@ class Variant:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-VARIANTS: dict[str, Variant] = {
-    "class-gaussian": Variant(method="class-gaussian"),
-    "datalens": Variant(method="datalens"),
+ALL = "all"
+"""Stands for every method, as it is by default."""
+SPECIAL: dict[str, Variant] = {
     "datalens-votes": Variant(method="datalens", settings={"vote_share": 0.2}),
     "datalens-paper": Variant(method="datalens", preset="paper"),
     "datalens-paper-compact": Variant(
@@ -36,13 +37,18 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
+def variants() -> dict[str, Variant]:
+    """By name: every method as it is by default, and some with other settings."""
+    return {name: Variant(method=name) for name in METHODS} | SPECIAL
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """One place in the tables."""
 
     dataset: str
     method: str
-    """A name in VARIANTS."""
+    """A name in `variants()`."""
     epsilon: float
     held_out: bool
     """Judged on training records that are held out, so that settings can be chosen by it."""
@@ -86,9 +92,11 @@ def asked(
             raise DataLensError(f"bench utility needs at least one {kind}.")
     for name in datasets:
         describe(name, data_dir)
+    known = variants()
+    methods = [each for name in methods for each in (METHODS if name == ALL else [name])]
     for name in methods:
-        if name not in VARIANTS:
-            raise DataLensError(f"Unknown method {name!r}; there are {', '.join(VARIANTS)}.")
+        if name not in known:
+            raise DataLensError(f"Unknown method {name!r}; there are {', '.join(known)}, or all.")
     if "epsilon" in settings:
         raise DataLensError("epsilon: use --epsilons, not --set.")
     wanted = [
@@ -113,7 +121,7 @@ def configuration_of(plan: Plan) -> dict[str, Any]:
 def _synthesizer(
     dataset: str, method: str, epsilon: float, settings: Mapping[str, Any]
 ) -> Synthesizer:
-    variant = VARIANTS[method]
+    variant = variants()[method]
     with _said_of(dataset, method):
         return make_synthesizer(
             variant.method,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from datalens.errors import DataLensError
 from datalens.workflows.bench.tables import Rows, for_markdown
-from datalens.workflows.bench.utility.cells import VARIANTS, plain
+from datalens.workflows.bench.utility.cells import plain, variants
 from datalens.workflows.bench.utility.printed import NOT_PRIVATE, printed, table_of
 from datalens.workflows.bench.utility.results import Repetition, Result, replace_file
 
@@ -94,7 +94,7 @@ def label(result: Result) -> str:
 
 
 def _order(result: Result) -> tuple[str, bool, int, str, float]:
-    known = list(VARIANTS)
+    known = list(variants())
     place = known.index(result.method) if result.method in known else len(known)
     return result.dataset, result.held_out, place, label(result), result.epsilon_asked
 

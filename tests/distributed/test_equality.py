@@ -32,6 +32,13 @@ def test_the_reference_discriminator(tmp_path: Path) -> None:
     assert one == two
 
 
+@pytest.mark.parametrize("compressor", ["d2pfed", "fetchsgd"])
+def test_other_compressors(tmp_path: Path, compressor: str) -> None:
+    words = ["digits", *COMPACT, "--compressor", compressor]
+    one, two = (fitted(size, tmp_path, *words) for size in (1, 2))
+    assert one == two
+
+
 def test_without_votes(tmp_path: Path) -> None:
     words = ["digits", "--epsilon", 3, "--set", "clusters=10", "--set", "label_steps=3"]
     words += ["--seed", 1, "--not-private"]

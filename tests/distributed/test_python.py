@@ -19,9 +19,27 @@ from .linked import linked, together
 
 SMALL: dict[str, dict[str, Any]] = {
     "class-gaussian": {},
+    "dp-merf": {"waves": 20, "updates": 3, "batch_size": 6},
+    "pategan": {"n_teachers": 6, "block_size": 2, "steps": 3, "batch_size": 3, "latent": 8}
+    | {"teacher_warm_up": 1},
     "datalens": {"n_teachers": 6, "block_size": 2, "steps": 3, "batch_size": 3, "latent": 8}
     | {"teacher_warm_up": 1, "clusters": 2, "label_steps": 2},
+    "gpate": {"n_teachers": 6, "block_size": 2, "steps": 3, "batch_size": 3, "latent": 8}
+    | {"teacher_warm_up": 1},
 }
+
+
+FOR_ONE: dict[str, dict[str, Any]] = {
+    "dpgan": {"batch_size": 10},
+    "dcgan": {},
+    "gswgan": {"n_teachers": 6, "batch_size": 3},
+}
+"""Methods that one process does alone."""
+
+
+def test_every_method_is_covered() -> None:
+    assert set(SMALL) == set(MANY)
+    assert set(FOR_ONE) == set(ALONE)
 
 
 def records() -> Records:
@@ -50,11 +68,16 @@ def fit(
     session: Member = Member(secret=new_secret(seeds[1]), folder=folder, ranks=ranks)
     if ranks.rank == 0:
         session = Session.start(ledger="x", folder=folder, seed=seeds[0], ranks=ranks)
-    synthesizer = kinds[method](epsilon=5.0, label_prior="bought", **SMALL[method])
+    bought = {"epsilon": 5.0, "label_prior": "bought"} if kinds[method].private else {}
+    synthesizer = kinds[method](**bought, **(SMALL | FOR_ONE)[method])
     return synthesizer.fit(records(), session=session)
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+MANY = sorted(name for name, method in METHODS.items() if method.many_ranks)
+ALONE = sorted(set(METHODS) - set(MANY))
+
+
+@pytest.mark.parametrize("method", MANY)
 def test_every_rank_ends_with_the_generator_of_one_process(method: str, tmp_path: Path) -> None:
     alone = fit(Ranks(), method, tmp_path / "alone")
     ranks = together(linked(3), lambda ranks: fit(ranks, method, tmp_path / "three"))
@@ -65,6 +88,14 @@ def test_every_rank_ends_with_the_generator_of_one_process(method: str, tmp_path
     with pytest.raises(DataLensError, match="Only rank 0"):
         _ = ranks[1].certificate
     assert not list((tmp_path / "three" / "1").rglob("*"))
+
+
+@pytest.mark.parametrize("method", ALONE)
+def test_a_method_for_one_process_is_refused_on_two(method: str, tmp_path: Path) -> None:
+    for error in together(linked(2), lambda ranks: fit(ranks, method, tmp_path)):
+        assert str(error) == f"{method} runs in one process; start it without torchrun."
+    session = Session.resume(folder=tmp_path / "0" / "internal")
+    assert not session.ledger.rows(session.run)
 
 
 def test_two_secrets_are_refused_before_anything_is_reserved(tmp_path: Path) -> None:

@@ -116,12 +116,16 @@ def test_errors_name_the_record_s_own_position(tmp_path: Path) -> None:
         load(npz(tmp_path, GREY, LABELS[:-1]), n_classes=CLASSES, keep=keep)
 
 
+VOTING = ("datalens", "gpate", "pategan")
+"""Methods that have teachers."""
+
+
 def synthesizer(method: str) -> Synthesizer:
-    few = {"n_teachers": 8, "block_size": 2, "steps": 3} if method == "datalens" else {}
+    few = {"n_teachers": 8, "block_size": 2, "steps": 3} if method in VOTING else {}
     return METHODS[method](epsilon=3.0, **few)
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
+@pytest.mark.parametrize("method", sorted(m for m in METHODS if METHODS[m].many_ranks))
 def test_every_record_is_on_one_rank(tmp_path: Path, method: str) -> None:
     """41 records and 8 teachers: one is left over, and counts in sums, so somebody has it."""
     whole = load(npz(tmp_path, GREY), n_classes=CLASSES)
@@ -134,3 +138,13 @@ def test_every_record_is_on_one_rank(tmp_path: Path, method: str) -> None:
     for part in parts:
         assert len(part.images) == len(part.labels) == len(part.positions) < N / 2
         assert np.array_equal(part.images, whole.images[part.positions])
+
+
+@pytest.mark.parametrize("method", sorted(m for m in METHODS if not METHODS[m].many_ranks))
+def test_a_method_of_one_process_says_so(tmp_path: Path, method: str) -> None:
+    npz(tmp_path, GREY)
+    source = Source(name=str(tmp_path / "own.npz"), n_classes=CLASSES)
+    budget = {"epsilon": 3.0} if METHODS[method].private else {}
+    few = METHODS[method](**budget, steps=3, batch_size=3)
+    for error in together(linked(2), lambda ranks: source.share(few, ranks, b"s" * 32)):
+        assert f"{method} runs in one process" in str(error)

@@ -62,4 +62,5 @@ def gradients(teachers: Teachers) -> Tensor:
 
 def everything(teachers: Teachers) -> dict[str, Tensor]:
     """All that a teacher is or says, by name; the leading axis is the teacher."""
-    return teachers.state() | {"gradients": gradients(teachers)}
+    logits = teachers.logits(*synthetic(9))
+    return teachers.state() | {"gradients": gradients(teachers), "logits": logits}

@@ -22,6 +22,7 @@ from datalens.privacy.accountants import Charge
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Releases
 from datalens.privacy.verify import verify
+from datalens.synthesizers import METHODS
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.session import Session, Stopped
 from datalens.workflows.fitting import make_synthesizer
@@ -276,7 +277,7 @@ READERS = {
             ("ledger.json", of_json, ()),
             ("generator.safetensors", of_either, ()),
         )
-        for method in ("class-gaussian", "datalens")
+        for method in METHODS
         if command == "sample" or method == "datalens"
     },
     "log": Reader(

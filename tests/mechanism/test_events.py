@@ -12,6 +12,7 @@ from datalens.errors import DataLensError
 from datalens.mechanism.events import (
     Event,
     GaussianRelease,
+    LaplaceRelease,
     SampledGaussianRelease,
     event_from_json,
 )
@@ -29,6 +30,11 @@ def step(**changes: Any) -> SampledGaussianRelease:
     return SampledGaussianRelease(**{**fields, **changes})
 
 
+def laplace(**changes: Any) -> LaplaceRelease:
+    fields = {"what": "real-votes", "sensitivity": 1, "sensitivity_replace": 2, "scale": 3.0}
+    return LaplaceRelease(**{**fields, **changes})
+
+
 events = st.one_of(
     st.builds(
         gaussian,
@@ -41,6 +47,12 @@ events = st.one_of(
         step,
         sampling_probability=st.floats(1e-9, 1.0),
         noise_multiplier=st.floats(1e-3, 1e9),
+    ),
+    st.builds(
+        laplace,
+        sensitivity=st.integers(1, 2**60) | st.floats(1e-9, 1e30),
+        sensitivity_replace=st.integers(1, 2**60),
+        scale=st.floats(1e-9, 1e12),
     ),
 )
 
@@ -67,6 +79,13 @@ def test_impossible_steps_are_refused(name: str, value: float) -> None:
         step(**{name: value})
 
 
+@pytest.mark.parametrize("name", ["sensitivity", "sensitivity_replace", "scale"])
+@pytest.mark.parametrize("value", NONSENSE)
+def test_impossible_laplace_noise_is_refused(name: str, value: float) -> None:
+    with pytest.raises(DataLensError, match=name):
+        laplace(**{name: value})
+
+
 def test_the_limits() -> None:
     assert step(sampling_probability=1.0).sampling_probability == 1.0
     with pytest.raises(DataLensError, match="at most 1"):
@@ -76,9 +95,11 @@ def test_the_limits() -> None:
             gaussian(sigma=scale)
         with pytest.raises(DataLensError, match="between"):
             step(noise_multiplier=scale)
+        with pytest.raises(DataLensError, match="between"):
+            laplace(scale=scale)
 
 
-@pytest.mark.parametrize("kind", ["laplace", None, 3, [], ""])
+@pytest.mark.parametrize("kind", ["exponential", None, 3, [], ""])
 def test_what_is_not_known_is_refused(kind: object) -> None:
     with pytest.raises(DataLensError, match="Unknown privacy event"):
         event_from_json({**gaussian().to_json(), "event": kind})

@@ -155,7 +155,7 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(NotApplicable):
         rho_of(step().event)
     with pytest.raises(DataLensError, match="Unknown privacy event"):
-        Charge.from_json({"event": "laplace", "count": 1})
+        Charge.from_json({"event": "cauchy", "count": 1})
     with pytest.raises(DataLensError):
         Charge(event=votes().event, count=-1)
 

@@ -13,7 +13,7 @@ from datalens.data import Records
 from datalens.errors import DataLensError
 from datalens.privacy.chain import GENESIS, digest, link
 from datalens.privacy.ledger import Ledger, ledger_path
-from datalens.privacy.recompute import certified, gaussian, paper, rho
+from datalens.privacy.recompute import certified, curve, gaussian, paper, rho
 from datalens.privacy.verify import verify
 from datalens.privacy.wording import statement
 from datalens.synthesizers.class_gaussian import ClassGaussian
@@ -185,12 +185,11 @@ def restate(certificate: dict[str, Any], charges: list[dict[str, Any]]) -> None:
     delta = certificate["delta"]
     total = rho(charges, "squared_sensitivity")
     certificate["epsilon"] |= {
-        "certified": certified(total, delta),
-        "paper": paper(total, delta),
+        "certified": certified(curve(charges), delta),
+        "paper": paper(curve(charges), delta),
         "gaussian": gaussian(total, delta),
     }
-    replaced = rho(charges, "squared_sensitivity_replace")
-    certificate["epsilon_replace"] = certified(replaced, delta)
+    certificate["epsilon_replace"] = certified(curve(charges, replaced=True), delta)
     certificate["statement"] = statement(
         private=True,
         epsilon=certificate["epsilon"]["certified"],
@@ -296,6 +295,10 @@ FORGERIES: dict[str, Change] = {
 
 @pytest.fixture
 def voted(tmp_path: Path) -> Path:
+    return with_votes(tmp_path / "voted")
+
+
+def with_votes(folder: Path, **more: Any) -> Path:
     chance = np.random.default_rng(0)
     images = chance.integers(0, 256, (60, 1, 8, 8), dtype=np.uint8)
     records = Records.from_arrays(images, np.arange(60) % 3, n_classes=3)
@@ -309,9 +312,10 @@ def voted(tmp_path: Path) -> Path:
         teacher_warm_up=1,
         clusters=2,
         label_steps=2,
+        **more,
     )
-    made.fit(records, ledger="owned").save(tmp_path / "voted")
-    return tmp_path / "voted"
+    made.fit(records, ledger="owned").save(folder)
+    return folder
 
 
 def test_what_a_crash_keeps_from_being_bought_is_missed_only_where_votes_went_on(
@@ -335,6 +339,38 @@ def test_a_forger_who_changes_nothing_is_believed(voted: Path) -> None:
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES.keys())
 def test_files_that_contradict_each_other_are_refused(voted: Path, forgery: Change) -> None:
     assert forged(voted, forgery)
+
+
+@pytest.mark.parametrize(
+    "compressor, what", [("d2pfed", "rotated-votes"), ("fetchsgd", "sketched-votes")]
+)
+def test_another_compressor_s_bound_is_the_configuration_s(
+    compressor: str, what: str, tmp_path: Path
+) -> None:
+    run = with_votes(tmp_path / "run", compressor=compressor)
+    assert verify(run) == []
+
+    def shorter(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        """Ballots of norm 1, consistently everywhere but in the configuration."""
+        for charge in charges_of(certificate, rows):
+            if charge["what"] == what:
+                charge |= {"squared_sensitivity": 4, "squared_sensitivity_replace": 4}
+        for mechanism in certificate["mechanisms"]:
+            if mechanism["what"] == what:
+                mechanism["parameters"]["bound"] = 1
+
+    def as_signs(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        """The same releases under the name of plain votes."""
+        for charge in charges_of(certificate, rows):
+            if charge["what"] == what:
+                charge["what"] = "votes"
+        for mechanism in certificate["mechanisms"]:
+            if mechanism["what"] == "votes":
+                quarter = int(mechanism["squared_sensitivity"]) // 4
+                mechanism["parameters"] = {"top_k": quarter, "levels": 1}
+
+    for forgery in (shorter, as_signs, without(what)):
+        assert any("does not follow from config.toml" in said for said in forged(run, forgery))
 
 
 def test_what_is_said_of_a_file_can_be_printed(voted: Path) -> None:
@@ -368,20 +404,17 @@ def test_the_verifier_shares_no_code_with_the_ledger() -> None:
 
     import datalens.privacy.verify as module
 
-    tree = ast.parse(Path(str(module.__file__)).read_text())
-    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    ours = {name for name in imported if name and name.startswith("datalens")}
-    assert ours == {
-        "datalens.data.documents",
-        "datalens.errors",
-        "datalens.privacy.rechain",
-        "datalens.privacy.recompute",
-        "datalens.privacy.replan",
-        "datalens.privacy.wording",
-    }
-    parts = ["data/documents.py"]
-    parts += [f"privacy/{name}.py" for name in ("rechain", "recompute", "replan")]
-    for file in (Path(str(module.__file__)).parents[1] / name for name in parts):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("datalens"):
-                assert node.module == "datalens.errors"
+    root = Path(str(module.__file__)).parents[1]
+
+    def shared(file: str) -> set[str]:
+        nodes = ast.walk(ast.parse((root / file).read_text()))
+        imported = [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)]
+        return {name for name in imported if name.startswith("datalens")}
+
+    names = {"rechain", "recompute", "recost", "replan", "wording"}
+    own = {f"datalens.privacy.{name}" for name in names}
+    bare = {"datalens.data.documents", "datalens.errors"}
+    assert shared("privacy/verify.py") == bare | own - {"datalens.privacy.recompute"}
+    assert shared("privacy/recost.py") == own - {"datalens.privacy.recost"}
+    for file in ("data/documents", *(f"privacy/{name}" for name in names - {"recost"})):
+        assert shared(f"{file}.py") <= {"datalens.errors"}

@@ -45,6 +45,29 @@ def test_noise_matches_its_price(noise: Noise, claimed: float, fits: bool) -> No
     assert (discrete_gaussian_p(draw(noise, 3.0), claimed) > ACCEPT) is fits
 
 
+def discrete_laplace_p(noise: np.ndarray, scale: float) -> float:
+    """Chi-squared test against the discrete Laplace distribution, tails pooled."""
+    reach = int(3 * scale) + 1
+    support = np.arange(-reach, reach + 1)
+    ratio = np.exp(-1 / scale)
+    mass = (1 - ratio) / (1 + ratio) * ratio ** np.abs(support)
+    expected = np.append(mass, [(1 - mass.sum()) / 2] * 2)
+    counts = [np.count_nonzero(noise == value) for value in support]
+    counts += [np.count_nonzero(noise < -reach), np.count_nonzero(noise > reach)]
+    return float(chisquare(counts, expected * len(noise)).pvalue)
+
+
+@pytest.mark.parametrize("noise", [ExactNoise(), SeededNoise(b"a")], ids=lambda n: n.kind)
+@pytest.mark.parametrize(
+    "claimed, fits", [(3.0, True), (1 / 3, False), (2.6, False), (3 / np.sqrt(2), False)]
+)
+def test_laplace_noise_matches_its_price(noise: Noise, claimed: float, fits: bool) -> None:
+    """Wrong scales are, among others, 1 / scale, and the deviation taken for the scale."""
+    drawn = noise.add_laplace(np.full(SAMPLES, 7), scale=3.0, key="test") - 7
+    assert (discrete_laplace_p(drawn, claimed) > ACCEPT) is fits
+    assert discrete_laplace_p(draw(noise, 3.0 * np.sqrt(2)), 3.0) < ACCEPT  # Gaussian noise
+
+
 @pytest.mark.parametrize("noise", [ExactNoise(), SeededNoise(b"a")], ids=lambda n: n.kind)
 def test_large_noise_has_its_scale(noise: Noise) -> None:
     measured = draw(noise, 5000.0).std()
@@ -70,6 +93,13 @@ def test_impossible_requests_are_refused(noise: Noise) -> None:
         noise.add(np.array([2**53]), sigma=1.0, key="")
     with pytest.raises(TypeError):
         noise.add(np.zeros(3), sigma=1.0, key="")  # type: ignore[arg-type]
+    for scale in (0.0, -1.0, float("nan"), float("inf"), 2.0**50):
+        with pytest.raises(DataLensError, match="scale"):
+            noise.add_laplace(zeros, scale=scale, key="")
+    with pytest.raises(DataLensError, match="overflow"):
+        noise.add_laplace(np.array([2**53]), scale=1.0, key="")
+    with pytest.raises(TypeError):
+        noise.add_laplace(np.zeros(3), scale=1.0, key="")  # type: ignore[arg-type]
 
 
 FLOAT_NOISE = [FloatSecureNoise(), SeededFloatNoise(b"a")]

@@ -13,7 +13,7 @@ import datalens
 from datalens import DataLens, Records
 from datalens.privacy.data_dependent import least_passing, peaks
 from datalens.synthesizers import diagnosis
-from datalens.synthesizers.diagnosis import FILE, NEAR_ONE, NO_THRESHOLD, NOT_SEEN
+from datalens.synthesizers.diagnosis import FILE, MIXED, NEAR_ONE, NO_THRESHOLD, NOT_SEEN
 from datalens.synthesizers.session import Session, Silent, Stopped
 from datalens.workflows.fitting import Source, fit_run
 from datalens.workflows.publishing import export
@@ -90,6 +90,15 @@ def test_without_a_threshold_it_says_so(tmp_path: Path) -> None:
     for line in lines(tmp_path / "internal"):
         assert line["not_applicable"] == NO_THRESHOLD and "log_q" not in line
         assert line["epsilon"]["independent"] > 0
+
+
+@pytest.mark.parametrize("compressor", ["d2pfed", "fetchsgd"])
+def test_where_entries_are_mixed_it_says_so(tmp_path: Path, compressor: str) -> None:
+    fit(tmp_path / "internal", compressor=compressor)
+    found = lines(tmp_path / "internal")
+    assert len(found) == SMALL["steps"]
+    for line in found:
+        assert line["not_applicable"] == MIXED and "log_q" not in line
 
 
 def test_a_number_where_it_is_applicable(tmp_path: Path) -> None:

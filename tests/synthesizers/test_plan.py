@@ -1,5 +1,6 @@
 """Plans: every number fixed from public facts, the budget used up and never exceeded."""
 
+import tomllib
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from datalens.data import PublicFacts
 from datalens.errors import DataLensError
 from datalens.privacy.accountants import epsilon, total_rho
+from datalens.privacy.replan import planned, sensitivities
 from datalens.synthesizers.auto import VOTE_SHARE
 from datalens.synthesizers.plan import ClassGaussianPlan, DataLensPlan
 from datalens.synthesizers.settings import ClassGaussianSettings, DataLensSettings
@@ -89,7 +91,13 @@ def test_there_are_votes_when_they_are_asked_for() -> None:
 
     assert share() == 0
     assert share(label_share=0.1, clusters=3, delta=1e-6) == 0
-    for asked in ({"n_teachers": 50}, {"threshold": False}, {"discriminator": "reference"}):
+    for asked in (
+        {"n_teachers": 50},
+        {"threshold": False},
+        {"discriminator": "reference"},
+        {"compressor": "topagg"},
+        {"compressor": "d2pfed"},
+    ):
         assert share(**asked) == VOTE_SHARE
     assert share(vote_share=0.4) == 0.4
     assert share(warm_start=False) == 1
@@ -139,6 +147,75 @@ def test_given_sigma_fixes_the_steps_and_the_reverse() -> None:
     assert by_steps.steps == 9
     with pytest.raises(DataLensError, match="pays for"):
         DataLensPlan.resolve(DataLensSettings(epsilon=5.0, sigma=5.0), facts())
+
+
+COMPRESSORS: dict[str, dict[str, Any]] = {
+    "topagg": {},
+    "d2pfed": {"levels": 33, "ballot_bound": 141},
+    "fetchsgd": {"sketch_rows": 3, "sketch_columns": 392, "ballot_bound": 13},
+}
+
+
+@pytest.mark.parametrize("name", COMPRESSORS)
+@pytest.mark.parametrize("asked", [{}, {"sigma": 900.0}, {"steps": 9}])
+def test_a_compressor_is_complete_and_pays_its_own_price(name: str, asked: dict[str, Any]) -> None:
+    own = DataLensSettings(epsilon=5.0, compressor=name, warm_start=False, **asked)  # type: ignore[arg-type]
+    plan = DataLensPlan.resolve(own, facts())
+    (votes,) = plan.charges
+    decided = plan.settings.model_dump(include=set(COMPRESSORS["d2pfed"] | COMPRESSORS["fetchsgd"]))
+    assert {k: v for k, v in decided.items() if v is not None} == COMPRESSORS[name]
+    assert 0.98 * 5 < epsilon(plan.charges, 1e-5) <= 5
+    told = tomllib.loads(plan.to_toml())
+    again = DataLensPlan.resolve(DataLensSettings(**told["settings"]), facts())
+    assert again.to_toml() == plan.to_toml()
+    # the verifier's own view
+    (what,) = planned(told) or {}
+    assert what == votes.event.what
+    expected = (votes.event.squared_sensitivity, votes.event.squared_sensitivity_replace)
+    assert sensitivities(what, plan.parameters[what]) == expected
+    assert planned(told)[what] == {  # type: ignore[index]
+        "count": votes.count,
+        "sigma": votes.event.sigma,
+        **plan.parameters[what],
+    }
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4, 5, 64, 65])
+def test_the_verifier_knows_the_highest_of_any_number_of_levels(levels: int) -> None:
+    own = DataLensSettings(
+        epsilon=5.0, compressor="d2pfed", levels=levels, steps=3, warm_start=False
+    )
+    plan = DataLensPlan.resolve(own, facts())
+    decided = planned(tomllib.loads(plan.to_toml()))
+    assert decided["rotated-votes"]["sigma"] == plan.charges[0].event.sigma  # type: ignore[index]
+
+
+def test_the_usual_compressor_is_not_named_in_a_configuration() -> None:
+    """So configurations from before there was a choice have the hash that they had."""
+    for asked in ({}, {"compressor": "topagg"}):
+        own = DataLensSettings(epsilon=5.0, steps=3, **asked)  # type: ignore[arg-type]
+        assert "compressor" not in DataLensPlan.resolve(own, facts()).to_toml()
+    other = DataLensSettings(epsilon=5.0, steps=3, compressor="d2pfed")
+    assert "compressor" in DataLensPlan.resolve(other, facts()).to_toml()
+
+
+@pytest.mark.parametrize(
+    "wrong, sentence",
+    [
+        ({"levels": 5}, "levels means nothing"),
+        ({"ballot_bound": 5}, "ballot_bound means nothing"),
+        ({"compressor": "fetchsgd", "levels": 5}, "levels means nothing"),
+        ({"compressor": "d2pfed", "keep_all": True}, "keep_all means nothing"),
+        ({"compressor": "d2pfed", "quantise": False}, "quantise means nothing"),
+        ({"compressor": "d2pfed", "ballot_bound": 2}, "all rounding; use at least"),
+        ({"compressor": "fetchsgd", "sketch_rows": 2}, "odd number of rows"),
+        ({"compressor": "fetchsgd", "sketch_columns": 785}, "785 columns"),
+        ({"compressor": "d2pfed", "sigma": 1.0}, "pays for 0 steps.*ballot_bound 141"),
+    ],
+)
+def test_settings_of_another_compressor_are_refused(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(DataLensError, match=sentence):
+        DataLensPlan.resolve(DataLensSettings(epsilon=5.0, **wrong), facts())
 
 
 def test_unknown_presets_are_named() -> None:

@@ -19,7 +19,7 @@ def records() -> Records:
     return Records.from_arrays(images, np.arange(50) % 3, n_classes=3)
 
 
-def plan(discriminator: str) -> DataLensPlan:
+def plan(discriminator: str, compressor: str = "topagg") -> DataLensPlan:
     settings = DataLensSettings(
         epsilon=5.0,
         discriminator=discriminator,  # type: ignore[arg-type]
@@ -28,13 +28,16 @@ def plan(discriminator: str) -> DataLensPlan:
         batch_size=M,
         top_k=9,
         warm_start=False,
+        compressor=compressor,  # type: ignore[arg-type]
     )
     return DataLensPlan.resolve(settings, records().public)
 
 
-def trained(source: Records, discriminator: str) -> tuple[voting.Teachers, np.ndarray]:
+def trained(
+    source: Records, discriminator: str, compressor: str = "topagg"
+) -> tuple[voting.Teachers, np.ndarray]:
     """Teachers after three updates against fixed images, and their tally."""
-    own = plan(discriminator)
+    own = plan(discriminator, compressor)
     teachers = voting.hire(source, own, SECRET)
     chance = torch.Generator().manual_seed(0)
     images = torch.rand(M, 1, 8, 8, generator=chance)
@@ -68,16 +71,24 @@ def touched(a: voting.Teachers, b: voting.Teachers) -> set[int]:
     }
 
 
-@pytest.mark.parametrize("discriminator", ["compact", "reference"])
+@pytest.mark.parametrize(
+    "discriminator, compressor",
+    [
+        ("compact", "topagg"),
+        ("reference", "topagg"),
+        ("compact", "d2pfed"),
+        ("compact", "fetchsgd"),
+    ],
+)
 @pytest.mark.parametrize("label", [False, True])
 def test_one_record_changes_one_teacher_and_moves_the_tally_within_bounds(
-    discriminator: str, label: bool
+    discriminator: str, compressor: str, label: bool
 ) -> None:
-    teachers, tally = trained(records(), discriminator)
-    squared = plan(discriminator).topagg.event.squared_sensitivity
+    teachers, tally = trained(records(), discriminator, compressor)
+    squared = plan(discriminator, compressor).topagg.event.squared_sensitivity
     reached = []
     for position in range(0, 50, 7):
-        others, moved_tally = trained(changed(position, label=label), discriminator)
+        others, moved_tally = trained(changed(position, label=label), discriminator, compressor)
         reached.append(touched(teachers, others))
         assert ((tally - moved_tally) ** 2).sum(axis=1).max() <= squared
     assert all(len(who) <= 1 for who in reached)  # two records are left over and reach nobody

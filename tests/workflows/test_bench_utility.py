@@ -283,6 +283,35 @@ def test_the_tables(tmp_path: Path) -> None:
     assert f"![{STEM}]({STEM}.png)" in text
 
 
+def test_what_protects_nobody_has_a_column_of_its_own(tmp_path: Path) -> None:
+    """One cell, whatever the epsilons: it has none."""
+    found = asked(methods=["dcgan", "class-gaussian"], epsilons=[3.0, 1.0])
+    assert sorted(cell.stem for cell in found) == [
+        "digits-class-gaussian-epsilon-1",
+        "digits-class-gaussian-epsilon-3",
+        "digits-dcgan",
+    ]
+
+    class Bare(Fake):
+        def __call__(self, order: Order) -> workers.Outcome:
+            made = super().__call__(order)
+            if order.configuration["method"] == "dcgan":
+                nothing = {"epsilon": {}, "epsilon_replace": None, "delta": None, "noise": "none"}
+                made.figures.update(nothing, releases=0)
+            return made
+
+    bench(tmp_path, found, Bare(), seeds=1)
+    tables = pages.utility_tables(read_results(tmp_path).values())
+    heads, rows = tables["digits: accuracy %, by epsilon"]
+    assert heads == ["method", "1", "3", "none"]
+    assert rows == [
+        ["class-gaussian", "70.0 (n = 1)", "70.0 (n = 1)", ""],
+        ["dcgan", "", "", "70.0 (n = 1)"],
+    ]
+    accounted = tables["Epsilon by each accountant"][1]
+    assert accounted[-1][:9] == ["digits", "dcgan", "none", "", "", "", "", "", "0"]
+
+
 def test_the_papers_figures() -> None:
     assert printed("mnist")["DataLens"] == {
         **{0.2: 0.2344, 0.4: 0.2919, 0.6: 0.4201, 0.8: 0.6485},

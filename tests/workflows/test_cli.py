@@ -178,7 +178,54 @@ def test_seeded_runs_are_equal_and_marked(run: Any) -> None:
     assert "NOT-PRIVATE" in default.json["run"] and default.json["private"] is False
 
 
+BARE = ["--method", "dcgan", "--set", "width=2", "--steps", 4, "--batch-size", 6]
+
+
+def test_a_method_that_protects_nobody_is_marked_everywhere(run: Any, own_home: Path) -> None:
+    fitted = run("fit", "digits", *BARE, "--not-private", "--json")
+    assert fitted.code == 0, fitted.err
+    assert fitted.json["run"] == "runs/digits-dcgan-NOT-PRIVATE"
+    assert fitted.json["private"] is False and fitted.json["noise"] == "none"
+    assert fitted.json["epsilon"] == {} and fitted.json["delta"] is None
+    folder = Path(fitted.json["run"])
+    assert (folder / "NOT-PRIVATE.txt").read_text().startswith("NOT PRIVATE")
+    report = (folder / "report.html").read_text()
+    assert "NOT PRIVATE. Nothing was protected" in report and "epsilon, certified" not in report
+    said = run("fit", "digits", *BARE, "--not-private", "--seed", 3, "--out", "r")
+    assert said.code == 0 and "NOT PRIVATE: nothing was protected." in said.out
+    assert "epsilon" not in said.out
+    verified = run("verify", folder)
+    assert verified.code == 0 and "NOT PRIVATE: nothing was protected." in verified.out
+    assert run("verify", folder, "--json").json["private"] is False
+    assert "NOT PRIVATE" in run("sample", folder, "--count", 4, "--out", "s").out
+    assert "NOT PRIVATE" in Path("s/NOT-PRIVATE.txt").read_text()
+    assert [p.stem for p in (own_home / "ledgers").iterdir()] == ["digits.NOT-PRIVATE"]
+    assert run("ledger", "digits.NOT-PRIVATE", "--json").json["epsilon"]["committed"] == 0
+    listed = {m["name"]: m["private"] for m in run("methods", "--json").json["methods"]}
+    assert listed["dcgan"] is False and listed["dpgan"] is True
+    assert "NOT PRIVATE" in run("methods").out
+
+
+def test_steps_on_samples_are_reported(run: Any) -> None:
+    words = ["--set", "width=2", "--steps", 4, "--batch-size", 6, "--out", "r"]
+    fitted = run("fit", "digits", "--method", "dpgan", "--epsilon", 5, *words)
+    assert fitted.code == 0, fitted.err
+    assert "certified" in fitted.out and "Gaussian" not in fitted.out
+    report = Path("r/report.html").read_text()
+    assert "epsilon, certified" in report and "epsilon, Gaussian" not in report
+    assert "each takes part with probability" in report
+    assert run("verify", "r").code == 0
+    assert "dpgan" in run("ledger", "digits").out
+
+
 BAD = {
+    "dcgan bare": (["fit", "digits", "--method", "dcgan"], "give --not-private"),
+    "dcgan seeded": (["fit", "digits", "--method", "dcgan", "--seed", "1"], "give --not-private"),
+    "dcgan with epsilon": (
+        ["fit", "digits", "--method", "dcgan", "--not-private", "--epsilon", "1"],
+        "epsilon cannot be given",
+    ),
+    "not private alone": (["fit", "digits", "--epsilon", "1", "--not-private"], "--seed"),
     "no such data": (["fit", "nowhere", "--epsilon", "1"], "nowhere"),
     "no epsilon": (["fit", "digits"], "--epsilon"),
     "epsilon zero": (["fit", "digits", "--epsilon", "0"], "epsilon"),

@@ -17,6 +17,10 @@ from datalens.workflows.publishing import export
 
 SETTINGS = {
     "class-gaussian": {"label_prior": "bought"},
+    "dp-merf": {"label_prior": "bought", "waves": 20, "updates": 3, "batch_size": 6},
+    "pategan": {"label_prior": "bought", "noise": "laplace", "n_teachers": 6, "steps": 3}
+    | {"batch_size": 4, "teacher_warm_up": 2, "teacher_learning_rate": 1e-3},
+    "dpgan": {"label_prior": "bought", "steps": 12, "batch_size": 8, "width": 2},
     "datalens": {
         "label_prior": "bought",
         "n_teachers": 6,
@@ -24,6 +28,22 @@ SETTINGS = {
         "batch_size": 4,
         "label_steps": 2,
         "teacher_warm_up": 2,
+    },
+    "gpate": {
+        "label_prior": "bought",
+        "n_teachers": 6,
+        "steps": 3,
+        "batch_size": 4,
+        "teacher_warm_up": 2,
+    },
+    "gswgan": {
+        "label_prior": "bought",
+        "n_teachers": 6,
+        "steps": 12,
+        "batch_size": 3,
+        "latent": 4,
+        "warm_up": 2,
+        "refresh_every": 5,
     },
 }
 

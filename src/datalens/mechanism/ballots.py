@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from datalens.errors import DataLensError
 from datalens.mechanism.events import positive
+from datalens.mechanism.noise import Floats, Integers
 
 ClipMode = Literal["raw", "relative"]
 
@@ -32,16 +34,50 @@ class BallotRule:
     """1: stochastic signs. More: no sign quantisation, stochastic rounding to this many levels."""
 
     def __post_init__(self) -> None:
-        positive(top_k=self.top_k, clip=self.clip, levels=self.levels)
-        if self.clip_mode not in ("raw", "relative"):
-            raise DataLensError(f"clip_mode must be raw or relative, got {self.clip_mode!r}.")
-        if self.clip_mode == "relative" and self.clip > 1:
-            raise DataLensError(f"A relative clip is at most 1, got {self.clip!r}.")
+        positive(top_k=self.top_k, levels=self.levels)
+        check_clip(self.clip, self.clip_mode)
+        if self.levels >= 2**15:
+            raise DataLensError(
+                f"A ballot of {self.levels} levels could overflow; use levels below 2^15."
+            )
+
+    @property
+    def what(self) -> str:
+        return "votes"
+
+    @property
+    def unit(self) -> int:
+        return self.levels
+
+    @property
+    def dice(self) -> int:
+        return self.top_k
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return {"top_k": self.top_k, "levels": self.levels}
+
+    @property
+    def spread(self) -> float:
+        return 1.0
 
     @property
     def squared_sensitivity(self) -> int:
         """Largest squared move of a sum of ballots when one ballot becomes any other."""
         return 4 * self.top_k * self.levels**2
+
+    def width(self, n_values: int) -> int:
+        return n_values
+
+    def cast(self, gradients: Tensor, uniforms: Tensor, *, into: Tensor) -> None:
+        """Add the ballots of some teachers (teachers, images, values) to a tally."""
+        places, votes = self.vote(gradients, uniforms)
+        by_image = (x.transpose(0, 1).flatten(1).cpu() for x in (places, votes))
+        into.scatter_add_(1, next(by_image), next(by_image).to(into.dtype))
+
+    def decode(self, release: Integers) -> Floats:
+        """Every entry is a value's own count."""
+        return release.astype(np.float64)
 
     def vote(self, gradients: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
         """Ballots from gradients (..., d) and uniforms (..., top_k) in [0, 1), sparse.
@@ -55,20 +91,9 @@ class BallotRule:
             raise DataLensError(f"top_k is {self.top_k} but an image has only {d} values.")
         finite = gradients.nan_to_num(nan=0.0)  # infinities become the largest finite numbers
         places = finite.abs().topk(self.top_k, dim=-1, sorted=False).indices
-        votes = self._round(self._scale(finite.gather(-1, places)), uniforms.to(finite.device))
+        chosen = finite.gather(-1, places)  # with the largest entry among them
+        votes = self._round(clipped(chosen, self.clip, self.clip_mode), uniforms.to(finite.device))
         return places, votes
-
-    def _scale(self, chosen: Tensor) -> Tensor:
-        """Clip and divide by the largest entry: into [-1, 1], zero for a zero gradient.
-
-        The largest entry of a gradient is among its top k, so looking there is enough.
-        """
-        largest = chosen.abs().amax(dim=-1, keepdim=True)
-        bound = (
-            largest * self.clip if self.clip_mode == "relative" else largest.clamp(max=self.clip)
-        )
-        scaled = chosen.clamp(-bound, bound) / bound
-        return torch.where(bound > 0, scaled, 0.0).nan_to_num(nan=0.0).clamp(-1.0, 1.0)
 
     def _round(self, scaled: Tensor, uniforms: Tensor) -> Tensor:
         if self.levels == 1:
@@ -77,6 +102,23 @@ class BallotRule:
         else:
             votes = torch.floor(scaled * self.levels + uniforms).clamp(-self.levels, self.levels)
         return votes.to(torch.int16)
+
+
+def check_clip(clip: float, mode: ClipMode) -> None:
+    """Refuse what `clipped` cannot do."""
+    positive(clip=clip)
+    if mode not in ("raw", "relative"):
+        raise DataLensError(f"clip_mode must be raw or relative, got {mode!r}.")
+    if mode == "relative" and clip > 1:
+        raise DataLensError(f"A relative clip is at most 1, got {clip!r}.")
+
+
+def clipped(finite: Tensor, clip: float, mode: ClipMode) -> Tensor:
+    """Cut entries (..., values) and divide by the largest: into [-1, 1], zero for zeros."""
+    largest = finite.abs().amax(dim=-1, keepdim=True)
+    bound = largest * clip if mode == "relative" else largest.clamp(max=clip)
+    scaled = finite.clamp(-bound, bound) / bound
+    return torch.where(bound > 0, scaled, 0.0).nan_to_num(nan=0.0).clamp(-1.0, 1.0)
 
 
 def room(images: Tensor) -> Tensor:

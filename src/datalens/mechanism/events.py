@@ -94,10 +94,38 @@ class SampledGaussianRelease:
         return {"event": self.kind, **asdict(self)}
 
 
-Event = GaussianRelease | SampledGaussianRelease
+@dataclass(frozen=True, kw_only=True)
+class LaplaceRelease:
+    """A vector of the records, released with Laplace noise on every coordinate."""
+
+    kind: ClassVar[str] = "laplace"
+
+    what: str
+    """Which mechanism, as "real-votes"."""
+    sensitivity: float
+    """Largest change, summed over coordinates, when one record is blanked in place."""
+    sensitivity_replace: float
+    """The same when one record is replaced by any other."""
+    scale: float
+    """Of the noise, in the units of the released grid: it deviates by sqrt(2) times as much.
+
+    One release is (sensitivity / scale)-differentially private. Papers that write Lap(lambda)
+    may mean a scale of lambda or of 1 / lambda.
+    """
+
+    def __post_init__(self) -> None:
+        positive(sensitivity=self.sensitivity, sensitivity_replace=self.sensitivity_replace)
+        noise_scale(scale=self.scale)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain object that `event_from_json` reads back without loss."""
+        return {"event": self.kind, **asdict(self)}
+
+
+Event = GaussianRelease | SampledGaussianRelease | LaplaceRelease
 
 KNOWN: dict[str, type[Event]] = {
-    event.kind: event for event in (GaussianRelease, SampledGaussianRelease)
+    event.kind: event for event in (GaussianRelease, SampledGaussianRelease, LaplaceRelease)
 }
 
 

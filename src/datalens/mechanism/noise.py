@@ -1,7 +1,8 @@
 """Noise, and where its randomness comes from.
 
 Three kinds. `exact` and `seeded` noise is added to integers; for steps on floating-point vectors
-(DP-SGD) there is `float-secure` noise, and `seeded` again. Every certificate names the kind.
+(DP-SGD) there is `float-secure` noise, and `seeded` again. Every certificate names the kind, and
+says `none` where a method protects nobody.
 """
 
 import os
@@ -17,26 +18,33 @@ from datalens.ensemble.streams import derive
 from datalens.errors import DataLensError
 from datalens.mechanism.events import noise_scale
 
-NoiseKind = Literal["exact", "float-secure", "seeded"]
+NoiseKind = Literal["exact", "float-secure", "seeded", "none"]
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 LARGEST = 2**52
 """Values stay below this, and so does noise: sigma is below 2^46, and 64 sigma are reached with
-a probability below 2^-2900. So a sum needs 54 of 64 bits. (OpenDP would saturate, not wrap.)"""
+a probability below 2^-2900. So a sum needs 54 of 64 bits. Laplace noise of such a scale goes
+further (64 scales with a probability of 2^-92), and reaches the end of 64 bits with one below
+2^-180000. (OpenDP would saturate, not wrap.)"""
 
 
 class Noise(Protocol):
-    """Adds Gaussian noise of standard deviation `sigma` to every coordinate of `values`."""
+    """Adds noise to every coordinate of `values`.
+
+    That is, Gaussian noise of standard deviation `sigma`, or Laplace noise of a `scale`.
+    """
 
     @property
     def kind(self) -> NoiseKind: ...
 
     def add(self, values: Integers, *, sigma: float, key: str) -> Integers: ...
 
+    def add_laplace(self, values: Integers, *, scale: float, key: str) -> Integers: ...
+
 
 class FloatNoise(Protocol):
-    """The same for floating-point vectors, which only the DP-SGD family releases."""
+    """Gaussian noise on floating-point vectors, which only the DP-SGD family releases."""
 
     @property
     def kind(self) -> NoiseKind: ...
@@ -46,11 +54,13 @@ class FloatNoise(Protocol):
 
 @dataclass(frozen=True)
 class ExactNoise:
-    """Discrete Gaussian noise, sampled exactly from the operating system's randomness (OpenDP).
+    """Discrete noise, sampled exactly from the operating system's randomness (OpenDP).
 
-    Guarantee: on integers, a query of Euclidean sensitivity s with this noise satisfies
-    s^2 / (2 sigma^2) zero-concentrated differential privacy (Canonne, Kamath and Steinke,
-    2020). No floating-point number is added to a private value.
+    Guarantee: on integers, a query of Euclidean sensitivity s with discrete Gaussian noise
+    satisfies s^2 / (2 sigma^2) zero-concentrated differential privacy (Canonne, Kamath and
+    Steinke, 2020), and one whose coordinates move by s in all, with discrete Laplace noise,
+    s / scale pure differential privacy (Ghosh, Roughgarden and Sundararajan, 2009). No
+    floating-point number is added to a private value.
     """
 
     @property
@@ -58,15 +68,21 @@ class ExactNoise:
         return "exact"
 
     def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
-        _check(values, sigma)
+        _check(values, sigma=sigma)
         flat: list[int] = values.ravel().tolist()
         noisy = np.array(_discrete_gaussian(float(sigma))(flat), dtype=np.int64)
+        return noisy.reshape(values.shape)
+
+    def add_laplace(self, values: Integers, *, scale: float, key: str) -> Integers:
+        _check(values, scale=scale)
+        flat: list[int] = values.ravel().tolist()
+        noisy = np.array(_discrete_laplace(float(scale))(flat), dtype=np.int64)
         return noisy.reshape(values.shape)
 
 
 @dataclass(frozen=True)
 class SeededNoise:
-    """Rounded Gaussian noise from a seed: fast and reproducible, and NOT PRIVATE.
+    """Rounded Gaussian or discrete Laplace noise from a seed: reproducible, and NOT PRIVATE.
 
     Stateless: the same secret and key give the same noise, so a resumed run equals an
     uninterrupted one. Whoever knows the seed can subtract the noise.
@@ -79,9 +95,17 @@ class SeededNoise:
         return "seeded"
 
     def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
-        _check(values, sigma)
+        _check(values, sigma=sigma)
         noise = _normal_from_a_seed(self.secret, key, values.shape) * sigma
         return values + np.rint(noise).astype(np.int64)
+
+    def add_laplace(self, values: Integers, *, scale: float, key: str) -> Integers:
+        _check(values, scale=scale)
+        generator = _from_a_seed(self.secret, key)
+        ends = -np.expm1(-1 / scale)  # the difference of two geometric numbers is discrete Laplace
+        up, down = (generator.geometric(ends, values.shape) for _ in range(2))
+        noisy: Integers = values + up - down
+        return noisy
 
 
 @dataclass(frozen=True)
@@ -135,12 +159,15 @@ def _normal_from_the_system(count: int) -> Floats:
 
 
 def _normal_from_a_seed(secret: bytes, key: str, shape: tuple[int, ...]) -> Floats:
-    generator = np.random.Generator(np.random.Philox(derive(secret, "noise", key)))
-    return generator.standard_normal(shape)
+    return _from_a_seed(secret, key).standard_normal(shape)
 
 
-def _check(values: Integers, sigma: float) -> None:
-    noise_scale(sigma=sigma)
+def _from_a_seed(secret: bytes, key: str) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(derive(secret, "noise", key)))
+
+
+def _check(values: Integers, **scale: float) -> None:
+    noise_scale(**scale)
     if values.dtype != np.int64:
         raise TypeError(f"noise is added to int64 values only, got {values.dtype}")
     if values.size and max(int(values.max()), -int(values.min())) >= LARGEST:
@@ -165,4 +192,14 @@ def _discrete_gaussian(sigma: float) -> Any:
     dp.enable_features("contrib")
     return dp.m.make_gaussian(
         dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64"), scale=sigma
+    )
+
+
+@lru_cache(maxsize=32)
+def _discrete_laplace(scale: float) -> Any:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    return dp.m.make_laplace(
+        dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=scale
     )

@@ -1,4 +1,7 @@
-"""TopAgg: Algorithm 3 of the paper. Ballots to tally to release to direction."""
+"""TopAgg: Algorithm 3 of the paper. Ballots to tally to release to direction.
+
+With another compressor than its own it is Algorithm 6 or 7.
+"""
 
 from dataclasses import dataclass
 
@@ -8,21 +11,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datalens.errors import DataLensError
-from datalens.mechanism.ballots import BallotRule
+from datalens.mechanism.compressors import Compressor
 from datalens.mechanism.events import GaussianRelease, positive
 from datalens.mechanism.noise import LARGEST, Integers, Noise
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopAgg:
-    """Count sparse sign ballots under Gaussian noise, and keep what passes the quorum.
+    """Count ballots under Gaussian noise, decode the count, and keep what passes the quorum.
 
     Guarantee: a record reaches one teacher, so it changes one ballot, and the tally of one
-    image moves by at most `2 * sqrt(top_k)` ballots (Lemma 1; see BallotRule for the other
-    settings). `event` is the cost of ONE image: a step of m images makes m releases.
+    image moves by at most twice the norm that a ballot can have: for sparse signs, that is
+    `2 * sqrt(top_k)` (Lemma 1); see each Compressor for its own. `event` is the cost of ONE
+    image: a step of m images makes m releases.
     """
 
-    ballot: BallotRule
+    ballot: Compressor
     n_teachers: int
     sigma: float
     """Noise standard deviation per coordinate, in ballots."""
@@ -31,11 +35,8 @@ class TopAgg:
 
     def __post_init__(self) -> None:
         positive(n_teachers=self.n_teachers, sigma=self.sigma)
-        if self.ballot.levels >= 2**15 or self.n_teachers * self.ballot.levels >= LARGEST:
-            raise DataLensError(
-                f"{self.n_teachers} ballots of {self.ballot.levels} levels could overflow; use"
-                " levels below 2^15, and fewer teachers."
-            )
+        if self.n_teachers**2 * self.ballot.squared_sensitivity >= 4 * LARGEST**2:
+            raise DataLensError(f"{self.n_teachers} such ballots could overflow; use fewer.")
         if self.quorum is not None and not 0 <= self.quorum <= 100:
             raise DataLensError(f"quorum must be between 0 and 100, got {self.quorum!r}.")
 
@@ -44,24 +45,22 @@ class TopAgg:
         """What the release of one image costs."""
         squared = self.ballot.squared_sensitivity
         return GaussianRelease(
-            what="votes",
+            what=self.ballot.what,
             squared_sensitivity=squared,
             squared_sensitivity_replace=squared,
-            sigma=self.sigma * self.ballot.levels,
+            sigma=self.sigma * self.ballot.unit,
         )
 
     def empty_tally(self, n_images: int, n_values: int) -> Tensor:
         """Where ballots on so many images are counted: integers, and the last private thing."""
-        return torch.zeros(n_images, n_values, dtype=torch.int64)
+        return torch.zeros(n_images, self.ballot.width(n_values), dtype=torch.int64)
 
     def count(self, gradients: Tensor, uniforms: Tensor, *, into: Tensor) -> None:
         """Add the ballots of some teachers (teachers, images, values) to a tally."""
-        places, votes = self.ballot.vote(gradients, uniforms)
-        by_image = (x.transpose(0, 1).flatten(1).cpu() for x in (places, votes))
-        into.scatter_add_(1, next(by_image), next(by_image).to(into.dtype))
+        self.ballot.cast(gradients, uniforms, into=into)
 
     def releases_in(self, tally: Integers) -> int:
-        """One for each image of the tally (m, d): a step of m images pays m times."""
+        """One for each image of the tally (m, width): a step of m images pays m times."""
         return len(tally)
 
     def release(self, tally: Integers, *, noise: Noise, key: str) -> Integers:
@@ -70,7 +69,7 @@ class TopAgg:
 
     def direction(self, release: Integers) -> NDArray[np.float32]:
         """What the student follows: public, because it is computed from the release alone."""
-        share = release.astype(np.float64) / (self.ballot.levels * self.n_teachers)
+        share = self.ballot.decode(release) / (self.ballot.unit * self.n_teachers)
         if self.quorum is None:
             return share.astype(np.float32)
         passed = np.abs(share) >= self.quorum

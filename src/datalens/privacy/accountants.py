@@ -1,8 +1,8 @@
 """Events to epsilon: four views of the same charges.
 
 - certified: Renyi composition, which for Gaussian releases is zero-concentrated composition and
-  holds for the exact discrete Gaussian, with the best known conversion. This is what sizes a
-  private run by default.
+  holds for the exact discrete Gaussian (and Laplace), with the best known conversion. This is
+  what sizes a private run by default.
 - paper: the same with the simple conversion. For Gaussian releases, Theorem 3 of the paper.
 - gaussian: exact for continuous Gaussian noise, and no bound for discrete noise. For show.
 - pld: privacy loss distributions, rounded up. Tight for continuous noise, so for sampled steps,
@@ -10,6 +10,7 @@
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,9 +24,11 @@ from datalens.errors import DataLensError
 from datalens.mechanism.events import (
     Event,
     GaussianRelease,
+    LaplaceRelease,
     SampledGaussianRelease,
     event_from_json,
 )
+from datalens.privacy.laplace import laplace_renyi
 from datalens.privacy.sampling import Curve, Relation, sampled_renyi, to_dp_accounting
 
 AccountantName = Literal["certified", "paper", "gaussian", "pld"]
@@ -36,7 +39,12 @@ ORDERS = 1 + np.logspace(-3, 6, 4000)
 
 SAMPLED_ORDERS: Curve = np.unique(
     np.concatenate(
-        [np.arange(2, 8, 0.25), np.arange(8, 64), np.floor(2 ** np.arange(6, 10.25, 0.25))]
+        [
+            np.arange(1.1, 2, 0.1),
+            np.arange(2, 8, 0.25),
+            np.arange(8, 64),
+            np.floor(2 ** np.arange(6, 10.25, 0.25)),
+        ]
     )
 )
 """The same where steps are sampled. Coarser, because a whole order costs as many terms."""
@@ -88,20 +96,32 @@ def epsilon(
     _check_relation(relation)
     bought = [charge for charge in charges if charge.count]
     rho = total_rho((c for c in bought if isinstance(c.event, GaussianRelease)), relation)
-    sampled = [(c.event, c.count) for c in bought if isinstance(c.event, SampledGaussianRelease)]
-    if not sampled:
+    steps: Counter[SampledGaussianRelease] = Counter()  # a ledger has them in many blocks
+    for c in bought:
+        if isinstance(c.event, SampledGaussianRelease):
+            steps[c.event] += c.count
+    sampled = list(steps.items())
+    laplace = [(c.event, c.count) for c in bought if isinstance(c.event, LaplaceRelease)]
+    if not sampled and not laplace:
         return epsilon_of_rho(rho, delta, accountant)
     _check(rho, delta, accountant)
+    if laplace and accountant not in ("certified", "paper"):
+        raise NotApplicable(
+            f"The accountant {accountant} is not applicable to Laplace noise; use certified."
+        )
     if accountant == "gaussian":
         raise NotApplicable(
             "The accountant gaussian is not applicable to sampled steps; use certified or pld."
         )
     if accountant == "pld":
         return _pld_epsilon(rho, sampled, delta, relation)
-    curve = rho * SAMPLED_ORDERS + _sampled_curve(sampled, relation)
+    orders = SAMPLED_ORDERS if sampled else ORDERS
+    curve = rho * orders + sum(n * laplace_renyi(e, orders, relation) for e, n in laplace)
+    if sampled:
+        curve += _sampled_curve(sampled, relation)
     if accountant == "paper":
-        return float(np.min(curve + math.log(1 / delta) / (SAMPLED_ORDERS - 1)))
-    return float(rdp.compute_epsilon(SAMPLED_ORDERS, curve, delta)[0])
+        return float(np.min(curve + math.log(1 / delta) / (orders - 1)))
+    return float(rdp.compute_epsilon(orders, curve, delta)[0])
 
 
 def epsilon_of_rho(rho: float, delta: float, accountant: AccountantName = "certified") -> float:
@@ -122,7 +142,7 @@ def epsilon_of_rho(rho: float, delta: float, accountant: AccountantName = "certi
 def is_bound(charges: Iterable[Charge], accountant: AccountantName) -> bool:
     """Whether this accountant's epsilon may be relied on, whatever kind of noise is used.
 
-    Gaussian releases carry discrete noise, for which only Renyi composition is proven.
+    Gaussian and Laplace releases carry discrete noise, for which only Renyi composition is proven.
     """
     if accountant in ("certified", "paper"):
         return True
@@ -147,7 +167,8 @@ def rho_of(event: Event, relation: Relation = "blanked") -> float:
     """s^2 / (2 sigma^2): Gaussian noise (Bun and Steinke 2016), discrete or continuous."""
     if not isinstance(event, GaussianRelease):
         raise NotApplicable(
-            "A sampled step has no zero-concentrated cost of its own; add it up at Renyi orders."
+            f"What is {event.kind} has no zero-concentrated cost of its own; add it up at Renyi"
+            " orders."
         )
     squared = (
         event.squared_sensitivity if relation == "blanked" else event.squared_sensitivity_replace
@@ -159,6 +180,8 @@ def rho_of(event: Event, relation: Relation = "blanked") -> float:
 def _renyi_of(event: Event, order: float, relation: Relation) -> float:
     if isinstance(event, GaussianRelease):
         return rho_of(event, relation) * order
+    if isinstance(event, LaplaceRelease):
+        return float(laplace_renyi(event, np.array([order]), relation)[0])
     return float(sampled_renyi(event, [order], relation)[0])
 
 

@@ -1,8 +1,8 @@
 """How much a budget buys. Everything is fixed before the first release, and never over.
 
 Gaussian releases are planned in zero-concentrated cost (rho), where costs simply add up. Steps
-on a sample of the records have no such cost: they are planned by trying, and what is returned
-has been tried.
+on a sample of the records, and Laplace noise, have no such cost: they are planned by trying, and
+what is returned has been tried.
 """
 
 import math
@@ -13,7 +13,13 @@ from typing import Literal
 from scipy.optimize import brentq
 
 from datalens.errors import DataLensError
-from datalens.mechanism.events import LARGEST_SIGMA, SampledGaussianRelease, positive
+from datalens.mechanism.events import (
+    LARGEST_SIGMA,
+    Event,
+    LaplaceRelease,
+    SampledGaussianRelease,
+    positive,
+)
 from datalens.privacy.accountants import Charge, epsilon_of_rho, is_bound
 from datalens.privacy.accountants import epsilon as epsilon_of
 
@@ -149,6 +155,74 @@ def steps_for(
     while after(low + 1) <= 0:
         low += 1
     return low
+
+
+def laplace_scale_for(
+    epsilon: float,
+    delta: float,
+    *,
+    sensitivity: float,
+    count: int,
+    accountant: SizingAccountant = "certified",
+    beside: Sequence[Charge] = (),
+) -> float:
+    """The least Laplace noise at which so many releases stay within `epsilon`.
+
+    That is, together with what is bought `beside` them. Rounded up to five digits, and tried.
+    """
+    positive(epsilon=epsilon, sensitivity=sensitivity, count=count)
+
+    def fits(scale: float) -> bool:
+        event = LaplaceRelease(
+            what="any", sensitivity=sensitivity, sensitivity_replace=sensitivity, scale=scale
+        )
+        return within(epsilon, delta, accountant, beside, event, count)
+
+    low, high = -MOST_LOG_NOISE, MOST_LOG_NOISE
+    if not fits(math.exp(high)):
+        raise DataLensError(
+            f"No noise keeps this within epsilon {epsilon:g}; raise epsilon, or buy less."
+        )
+    if fits(math.exp(low)):
+        raise DataLensError(f"epsilon {epsilon:g} needs no noise at all; lower it.")
+    while high - low > 1e-7:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(math.exp(middle)) else (middle, high)
+    return _five_digits(math.exp(high), fits)
+
+
+def most_releases(
+    epsilon: float,
+    delta: float,
+    event: Event,
+    *,
+    accountant: SizingAccountant = "certified",
+    beside: Sequence[Charge] = (),
+) -> int:
+    """How many releases stay within `epsilon`, with what is bought `beside` them: tried."""
+    positive(epsilon=epsilon)
+    low, high = 0, 1
+    while within(epsilon, delta, accountant, beside, event, high):
+        low, high = high, 2 * high
+        if high > MOST_STEPS:
+            return MOST_STEPS
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = within(epsilon, delta, accountant, beside, event, middle)
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+def within(
+    epsilon: float,
+    delta: float,
+    accountant: SizingAccountant,
+    beside: Sequence[Charge],
+    event: Event,
+    count: int,
+) -> bool:
+    """Whether so many releases, with what is bought `beside` them, cost at most `epsilon`."""
+    return epsilon_of([*beside, Charge(event=event, count=count)], delta, accountant) <= epsilon
 
 
 def _excess(

@@ -2,12 +2,20 @@
 
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from datalens.mechanism.noise import NoiseKind
-from datalens.privacy.accountants import AccountantName, Charge, epsilon
-from datalens.privacy.wording import FORMAT, GAUSSIAN_IS, RELATION, SOURCES, statement
+from datalens.privacy.accountants import AccountantName, Charge, NotApplicable, epsilon
+from datalens.privacy.wording import (
+    FORMAT,
+    GAUSSIAN_IS,
+    PRIVATE_KINDS,
+    RELATION,
+    source,
+    statement,
+)
 
 
 def issue(
@@ -27,17 +35,27 @@ def issue(
     """Build the certificate of a finished run from what the ledger says was spent.
 
     `parameters` gives, for each kind of release, the numbers its sensitivity follows from
-    (top_k and levels, or bound), so that a reader can derive it again.
+    (top_k and levels, or bound), so that a reader can derive it again. Without noise there is no
+    budget, and no epsilon to speak of.
     """
-    delta = budget["delta"]
-    private = noise != "seeded"
-    by_accountant = {name: epsilon(charges, delta, name) for name in _ACCOUNTANTS}
-    sizing = by_accountant[budget["accountant"]]
+    private = noise in PRIVATE_KINDS
+    kinds = [charge.event.kind for charge in charges]
+    delta, by_accountant, replaced, sizing = None, dict[str, float](), None, None
+    if noise != "none":
+        delta = budget["delta"]
+        by_accountant = _by_accountant(charges, delta)
+        replaced = epsilon(charges, delta, "certified", "replaced")
+        sizing = by_accountant[budget["accountant"]]
     return {
         "format": FORMAT,
         "private": private,
         "statement": statement(
-            private=private, epsilon=sizing, delta=delta, records=data["n_records"], noise=noise
+            private=private,
+            epsilon=sizing,
+            delta=delta,
+            records=data["n_records"],
+            noise=noise,
+            events=kinds,
         ),
         "run": run,
         "method": method,
@@ -51,9 +69,9 @@ def issue(
         "budget": budget,
         "delta": delta,
         "epsilon": by_accountant,
-        "epsilon_replace": epsilon(charges, delta, "certified", "replaced"),
+        "epsilon_replace": replaced,
         "gaussian_is": GAUSSIAN_IS,
-        "noise": {"kind": noise, "source": SOURCES[noise]},
+        "noise": {"kind": noise, "source": source(noise, kinds)},
         "facts": facts,
         "versions": versions(),
         "configuration_sha256": configuration_sha256,
@@ -63,6 +81,15 @@ def issue(
 
 
 _ACCOUNTANTS: tuple[AccountantName, ...] = ("certified", "paper", "gaussian")
+
+
+def _by_accountant(charges: Sequence[Charge], delta: float) -> dict[str, float]:
+    """Epsilon by each accountant that can say something of such charges."""
+    found: dict[str, float] = {}
+    for name in _ACCOUNTANTS:
+        with suppress(NotApplicable):
+            found[name] = epsilon(charges, delta, name)
+    return found
 
 
 def totals(charges: Sequence[Charge]) -> list[Charge]:
@@ -76,7 +103,7 @@ def totals(charges: Sequence[Charge]) -> list[Charge]:
 def versions() -> dict[str, str]:
     """What computed this run."""
     found = {"python": platform.python_version()}
-    for package in ("datalens", "torch", "numpy", "opendp", "dp-accounting"):
+    for package in ("datalens", "torch", "numpy", "opacus", "opendp", "dp-accounting"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -55,6 +55,9 @@ class Door(Protocol):
 LARGEST_FILE = 2**31
 """Bytes of a stored release: one of 10,000 images of 64x64 in colour has half of that."""
 
+STATE = ".safetensors"
+"""What a state is stored as; a sum is an array."""
+
 NEW, LOST = b"new", b"lost"
 """What rank 0 says of a release that it cannot simply hand out."""
 
@@ -106,11 +109,39 @@ class Releases:
             known = self.ranks.add(key, query(), buy)
         return _from_bytes(known, f"The stored release {self._stored(key)}", shape)
 
-    def _stored(self, key: str) -> Path:
-        return self.folder / f"{key.replace('/', '-')}.npy"
+    def take_steps(
+        self, key: str, event: Event, steps: int, work: Callable[[], bytes], *, size: int
+    ) -> bytes | None:
+        """The public state after some noisy steps: recalled if it is stored, else paid and made.
 
-    def _recall(self, key: str) -> bytes:
-        stored = self._stored(key)
+        `work` takes the steps, each with noise of its own, and gives the state that follows, of at
+        most `size` bytes. All steps are charged before the first is taken. None is a state that
+        a crash has lost, or that a later one has made superfluous: see `forget`.
+        """
+        if self.ranks.size > 1:
+            raise DataLensError("Noisy steps are taken by one rank; run without others.")
+        known = self._recall(key, STATE)
+        if known == LOST:
+            return None
+        if known != NEW:
+            return known
+        with _room(self._stored(key, STATE), size) as store:
+            self.ledger.spend(self.run, key, event, count=steps)
+            state = work()
+            if len(state) > size:
+                raise ValueError(f"a state of {len(state)} bytes, where {size} were announced")
+            store(state)
+        return state
+
+    def forget(self, key: str) -> None:
+        """Delete a state that a later one follows from: it can never be made again."""
+        self._stored(key, STATE).unlink(missing_ok=True)
+
+    def _stored(self, key: str, suffix: str = ".npy") -> Path:
+        return self.folder / f"{key.replace('/', '-')}{suffix}"
+
+    def _recall(self, key: str, suffix: str = ".npy") -> bytes:
+        stored = self._stored(key, suffix)
         charged = self.ledger.has_spent(self.run, key)
         if stored.exists() and not charged:
             raise DataLensError(
@@ -120,7 +151,8 @@ class Releases:
         if not stored.exists():
             return LOST if charged else NEW
         content = read_whole(stored, at_most=LARGEST_FILE)
-        _from_bytes(content, f"The stored release {stored}")
+        if suffix != STATE:
+            _from_bytes(content, f"The stored release {stored}")
         return content
 
 

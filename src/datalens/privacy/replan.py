@@ -13,6 +13,8 @@ GRID = 64
 """Levels of a vote that is not a sign."""
 ROUNDS = 3
 """Cluster sums of a run that has clusters."""
+UNIT = 2**20
+"""Grid steps of features that are as long as they may be."""
 ONCE: Named = {"count": 1}
 
 
@@ -42,11 +44,29 @@ _SENSITIVITIES: dict[str, Callable[[Named], tuple[float, float]]] = {
     # a row, and a weight for being there
     "cluster-sums": lambda p: _of_sum(p["bound"] ** 2 + p["weight"] ** 2),
     "cluster-moments": lambda p: _of_sum(p["bound"] ** 4),
+    # a row, in the sum of one class
+    "feature-sums": lambda p: _of_sum(p["bound"] ** 2),
     # an outer product is as long as its two sides multiplied
     "gradient-sums": lambda p: _of_sum((p["features"] * p["residuals"]) ** 2),
+    # a bit of one teacher
+    "real-votes": lambda p: (1, 1),
     # twice the norm of a ballot
     "votes": lambda p: _of_ballots(4 * p["top_k"] * p["levels"] ** 2),
+    # the fullest bin of each histogram gains or loses a vote
+    "vote-checks": lambda p: _of_ballots(p["projected"]),
+    # each histogram loses a vote in one bin and gains one in another
+    "binned-votes": lambda p: _of_ballots(2 * p["projected"]),
+    # likewise, where the norm itself is bounded: over padding, over all rows of a sketch
+    "rotated-votes": lambda p: _of_ballots(4 * p["bound"] ** 2),
+    "sketched-votes": lambda p: _of_ballots(4 * p["bound"] ** 2),
 }
+
+
+COUNTS = frozenset({"real-votes"})
+"""One number each, which moves alike by any norm: all that may be bought with Laplace noise."""
+
+SAMPLED = frozenset({"dp-sgd", "drawn-critic"})
+"""Kinds of steps on a sample of the records."""
 
 
 def planned(told: Named) -> dict[str, Named] | None:
@@ -56,7 +76,7 @@ def planned(told: Named) -> dict[str, Named] | None:
     """
     if told["method"] not in OURS:
         return None
-    settings = told["settings"]
+    settings = told["settings"] | {"n_records": told["data"]["n_records"]}
     first = {"class-counts": ONCE} if settings["label_prior"] == "bought" else {}
     return first | _PLANS[told["method"]](settings)
 
@@ -74,18 +94,92 @@ def _datalens(settings: Named) -> dict[str, Named]:
         if settings["label_steps"] > 0:
             plan["gradient-sums"] = {"count": settings["label_steps"]}
     if settings["vote_share"] > 0:
-        levels = 1 if settings["quantise"] else GRID
-        plan["votes"] = {
+        what, unit, bounded = _ballots(settings)
+        plan[what] = {
             "count": settings["steps"] * settings["batch_size"],  # each image is one release
-            "sigma": settings["sigma"] * levels,
-            "top_k": settings["top_k"],
-            "levels": levels,
+            "sigma": settings["sigma"] * unit,
+            **bounded,
         }
     return plan
+
+
+def _dp_merf(settings: Named) -> dict[str, Named]:
+    return {"feature-sums": ONCE | {"bound": UNIT}}
+
+
+def _gpate(settings: Named) -> dict[str, Named]:
+    """Every image is checked, and its histograms are paid for whether it passes or not."""
+    each = {
+        "count": settings["steps"] * settings["batch_size"],
+        "projected": settings["projected"],
+    }
+    return {
+        "vote-checks": each | {"sigma": settings["sigma"] * settings["check_noise"]},
+        "binned-votes": each | {"sigma": settings["sigma"]},
+    }
+
+
+def _ballots(settings: Named) -> tuple[str, int, Named]:
+    """What votes are called, a whole vote on their grid, and what bounds a ballot."""
+    signs = 1 if settings["quantise"] else GRID
+    compressor = settings.get("compressor", "topagg")
+    if compressor == "topagg":
+        return "votes", signs, {"top_k": settings["top_k"], "levels": signs}
+    bounded = {"bound": settings["ballot_bound"]}
+    if compressor == "fetchsgd":
+        return "sketched-votes", signs, bounded
+    if compressor != "d2pfed":
+        raise ValueError(f"unknown compressor {compressor!r}")
+    highest = settings["levels"] - 1  # of an even number of levels, which are odd
+    return "rotated-votes", highest // 2 if highest % 2 == 0 else highest, bounded
+
+
+def _pategan(settings: Named) -> dict[str, Named]:
+    noise = {"gaussian": "sigma", "laplace": "scale"}[settings["noise"]]
+    return {
+        "real-votes": {
+            "event": settings["noise"],
+            "count": settings["steps"] * settings["batch_size"],  # each image is one release
+            noise: settings["scale"],
+        }
+    }
+
+
+def _dpgan(settings: Named) -> dict[str, Named]:
+    steps = {
+        "count": settings["steps"],
+        "sampling_probability": settings["batch_size"] / settings["n_records"],
+        "noise_multiplier": settings["noise_multiplier"],
+    }
+    return {"dp-sgd": steps}
+
+
+def _dcgan(settings: Named) -> dict[str, Named]:
+    return {}  # it looks at the records themselves
+
+
+UNPROTECTED = frozenset({"dcgan"})
+"""Methods that protect nobody: no certificate of theirs may say otherwise."""
+
+
+def _gswgan(settings: Named) -> dict[str, Named]:
+    steps = {
+        "count": settings["steps"],
+        # one critic in n is drawn, and twice that is what the proof needs
+        "sampling_probability": min(1.0, 2 / settings["n_teachers"]),
+        "noise_multiplier": settings["noise_multiplier"],
+    }
+    return {"drawn-critic": steps}
 
 
 _PLANS: dict[str, Callable[[Named], dict[str, Named]]] = {
     "class-gaussian": _class_gaussian,
     "datalens": _datalens,
+    "dp-merf": _dp_merf,
+    "gpate": _gpate,
+    "pategan": _pategan,
+    "dpgan": _dpgan,
+    "dcgan": _dcgan,
+    "gswgan": _gswgan,
 }
 OURS = frozenset(_PLANS)

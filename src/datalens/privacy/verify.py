@@ -6,7 +6,6 @@ closed forms. Read it from `verify` downwards.
 """
 
 import hashlib
-import math
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,29 @@ from datalens.privacy.rechain import (
     check_whole_ledger,
     own_rows,
 )
-from datalens.privacy.recompute import certified, gaussian, paper, rho
-from datalens.privacy.replan import OURS, planned, sensitivities
-from datalens.privacy.wording import FORMAT, GAUSSIAN_IS, RELATION, SOURCES, statement
-
-TOLERANCE = 1e-4
-"""Relative. The writer rounds, and minimises over a grid of orders; this file over all."""
+from datalens.privacy.recost import charges_in, check_protection, number
+from datalens.privacy.replan import COUNTS, OURS, SAMPLED, planned, sensitivities
+from datalens.privacy.wording import (
+    FORMAT,
+    GAUSSIAN_IS,
+    RELATION,
+    source,
+    statement,
+)
 
 FOLLOWING = ("second-moments", "cluster-sums", "cluster-moments")
 """Releases that are about earlier ones."""
+
+VOTES = ("votes", "rotated-votes", "sketched-votes")
+
+FIELDS = {
+    "gaussian": ("squared_sensitivity", "squared_sensitivity_replace", "sigma"),
+    "laplace": ("sensitivity", "sensitivity_replace", "scale"),
+    "sampled-gaussian": ("sampling_probability", "noise_multiplier"),
+}
+"""The numbers of each kind of event, its noise last."""
+
+BUDGET = ("epsilon", "delta", "accountant")
 
 Counts = dict[tuple[Any, ...], int]
 """How often each event was charged."""
@@ -57,7 +70,7 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
                 *check_run(rows),
                 *(check_whole_ledger(certificate, extract, ledger) if ledger else []),
                 *_check_mechanisms(certificate, rows),
-                *_check_epsilon(certificate, rows),
+                *check_protection(certificate, rows),
             ]
     except DataLensError:
         raise
@@ -86,21 +99,30 @@ def claims_privacy(path: Path) -> bool:
     return read_json(file).get("private") is True
 
 
+def noise_of(path: Path) -> str:
+    """The kind of noise that a certificate names, if it holds."""
+    file = path / "certificate.json" if path.is_dir() else path
+    return str(read_json(file)["noise"]["kind"])
+
+
 def _check_words(certificate: dict[str, Any]) -> list[str]:
     """What people read must be what the numbers say."""
     noise, budget = certificate["noise"], certificate["budget"]
+    kinds = [mechanism["event"] for mechanism in certificate["mechanisms"]]
+    bare = noise["kind"] == "none"
     said = statement(
         private=certificate["private"],
-        epsilon=certificate["epsilon"][budget["accountant"]],
+        epsilon=None if bare else certificate["epsilon"][budget["accountant"]],
         delta=certificate["delta"],
         records=certificate["data"]["n_records"],
         noise=noise["kind"],
+        events=kinds,
     )
     true = {
         "format": certificate["format"] == FORMAT,
         "statement": certificate["statement"] == said,
         "neighbouring": certificate["neighbouring"] == RELATION,
-        "noise": noise["source"] == SOURCES[noise["kind"]],
+        "noise": noise["source"] == source(noise["kind"], kinds),
         "the Gaussian accountant": certificate["gaussian_is"] == GAUSSIAN_IS,
     }
     return [f"The certificate's words on {name} are not ours." for name in true if not true[name]]
@@ -133,7 +155,7 @@ def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: P
     others = {name: data[name] for name in data if name != "class_names"}
     pairs = [
         (certificate["method"], told["method"]),
-        (certificate["budget"], {k: settings[k] for k in ("epsilon", "delta", "accountant")}),
+        (certificate["budget"], {k: settings[k] for k in BUDGET if k in settings}),
         (certificate["data"], {**others, "classes": data["class_names"]}),
         (facts["steps"], settings.get("steps", 0)),
         (facts["teachers"], settings.get("n_teachers")),
@@ -168,7 +190,7 @@ def _follows(
 def _check_mechanisms(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
     """Counts agree with the ledger, stay within the reservation, and sensitivities follow."""
     wrong = []
-    spent = _counts(_charges(rows))
+    spent = _counts(charges_in(rows))
     reserved = _counts(rows[0]["body"]["plan"])
     claimed = _counts(certificate["mechanisms"])
     if spent != claimed:
@@ -181,13 +203,17 @@ def _check_mechanisms(certificate: dict[str, Any], rows: list[Row]) -> list[str]
     if sum(spent.values()) != certificate["releases"]:
         wrong.append("The number of releases is not the ledger's.")
     for mechanism in certificate["mechanisms"]:
-        blanked, replaced = sensitivities(mechanism["what"], mechanism["parameters"])
-        if (mechanism["squared_sensitivity"], mechanism["squared_sensitivity_replace"]) != (
-            blanked,
-            replaced,
-        ):
+        if not _has_its_sensitivity(mechanism):
             wrong.append(f"The sensitivity of {mechanism['what']} is not what follows from it.")
     return wrong
+
+
+def _has_its_sensitivity(mechanism: dict[str, Any]) -> bool:
+    what, parameters = mechanism["what"], mechanism["parameters"]
+    if mechanism["event"] == "sampled-gaussian":  # its noise is in units of its sensitivity
+        return what in SAMPLED and parameters == {}
+    *claims, _ = FIELDS[mechanism["event"]]
+    return tuple(mechanism[name] for name in claims) == sensitivities(what, parameters)
 
 
 def _too_few(spent: Counts, reserved: Counts) -> list[str]:
@@ -200,76 +226,28 @@ def _too_few(spent: Counts, reserved: Counts) -> list[str]:
     about = [event for event in reserved if event[1] in FOLLOWING]
     none_of = [event for event in about if event[1] != "second-moments"]
     excused = (
-        any(event[1] == "votes" for event in reserved)
+        any(event[1] in VOTES for event in reserved)
         and all(event in about and not spent.get(event) for event in missing)
         and all(event in missing for event in none_of)
     )
     return [] if excused else [event[1] for event in missing]
 
 
-def _check_epsilon(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
-    wrong = []
-    delta = _number(certificate["delta"])
-    if not 0 < delta < 1:
-        raise ValueError(f"delta {delta!r} is none")
-    charges = _charges(rows)
-    total = rho(charges, "squared_sensitivity")
-    truth = {
-        "certified": certified(total, delta),
-        "paper": paper(total, delta),
-        "gaussian": gaussian(total, delta),
-    }
-    if set(certificate["epsilon"]) != set(truth):
-        wrong.append("The certificate has other epsilons than the three that are known.")
-    for name, value in truth.items():
-        if not _close(certificate["epsilon"][name], value):
-            wrong.append(f"epsilon ({name}) is {value:.6g}, not {certificate['epsilon'][name]!r}.")
-    replaced = certified(rho(charges, "squared_sensitivity_replace"), delta)
-    if not _close(certificate["epsilon_replace"], replaced):
-        wrong.append(f"epsilon_replace is {replaced:.6g}, not {certificate['epsilon_replace']!r}.")
-    budget = certificate["budget"]
-    if budget["accountant"] not in ("certified", "paper"):
-        wrong.append(f"A budget cannot be held by the accountant {budget['accountant']!r}.")
-    elif delta != budget["delta"] or not truth[budget["accountant"]] <= budget["epsilon"] + 1e-9:
-        wrong.append("More was spent than the budget allows.")
-    if not _number(budget["epsilon"]) > 0:
-        wrong.append("A budget must be above 0.")
-    if certificate["private"] is not (certificate["noise"]["kind"] in ("exact", "float-secure")):
-        wrong.append("The certificate says private, and its noise says otherwise.")
-    if rows[0]["body"]["noise"] != certificate["noise"]["kind"]:
-        wrong.append("The kind of noise is not the one reserved in the ledger.")
-    return wrong
-
-
-def _charges(rows: list[Row]) -> list[dict[str, Any]]:
-    bodies = [row["body"] for row in rows]
-    return [body["charge"] for body in bodies if body["kind"] == "spend"]
-
-
-def _close(claimed: Any, truth: float) -> bool:
-    """Not less than the truth, and not much more: far from the usual, the writer's grid of orders
-    is coarse, which errs on the safe side."""
-    low, high = truth * (1 - TOLERANCE) - 1e-6, truth * 1.1 + 1e-3
-    return low <= _number(claimed) <= high
-
-
 def _counts(charges: list[dict[str, Any]]) -> Counts:
-    names = ("event", "what", "squared_sensitivity", "squared_sensitivity_replace", "sigma")
     counts: Counts = {}
     for charge in charges:
-        event = tuple(charge[name] for name in names)
-        sizes = [_number(charge[name]) for name in names[2:]]
-        sound = min(sizes) > 0 and 2.0**-46 <= charge["sigma"] < 2.0**46
-        if charge["event"] != "gaussian" or not sound or type(charge["count"]) is not int:
+        names = FIELDS.get(charge["event"])
+        if names is None or type(charge["count"]) is not int:
+            raise ValueError(f"unknown or impossible charge {charge!r}")
+        sizes = [number(charge[name]) for name in names]
+        noise = charge[names[-1]]
+        likely = charge.get("sampling_probability", 1) <= 1
+        if charge["event"] == "laplace" and charge["what"] not in COUNTS:
+            raise ValueError(f"unknown charge {charge!r}")
+        if min(sizes) <= 0 or not 2.0**-46 <= noise < 2.0**46 or not likely:
             raise ValueError(f"unknown or impossible charge {charge!r}")
         if charge["count"] < 1:
             raise ValueError("a charge for nothing")
+        event = (charge["event"], charge["what"], *(charge[name] for name in names))
         counts[event] = counts.get(event, 0) + charge["count"]
     return counts
-
-
-def _number(value: Any) -> float:
-    """A plain finite number, which True is not, nor a text."""
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no number")
-    return float(value)

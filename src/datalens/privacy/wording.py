@@ -1,5 +1,7 @@
 """The sentences of a certificate. Part of its format: writer and verifier both hold to them."""
 
+from collections.abc import Iterable
+
 FORMAT = "datalens-certificate-2"
 NOT_PRIVATE = "NOT PRIVATE"
 
@@ -13,19 +15,45 @@ GAUSSIAN_IS = "for comparison only: no bound for discrete noise"
 
 SOURCES = {
     "exact": "exact discrete Gaussian on integers, from the operating system's randomness",
-    "float-secure": "floating-point Gaussian, from the operating system's randomness",
+    "float-secure": (
+        "floating-point Gaussian, from the operating system's randomness, whose proof is about real"
+        " numbers: what the last bits of a floating-point number may tell is mitigated, not proven"
+    ),
     "seeded": "a seed, which anyone may know: this run is NOT PRIVATE",
+    "none": "there is none: this run is NOT PRIVATE",
 }
+PRIVATE_KINDS = ("exact", "float-secure")
+"""Noise that protects."""
 
 
-def statement(*, private: bool, epsilon: float, delta: float, records: int, noise: str) -> str:
-    """What the certificate says, in one sentence."""
+def source(noise: str, events: Iterable[str] = ()) -> str:
+    """Where the noise came from, and its shape in releases of these kinds."""
+    shapes = {"Laplace" if kind == "laplace" else "Gaussian" for kind in events}
+    return SOURCES[noise].replace("Gaussian", " and ".join(sorted(shapes)) or "Gaussian")
+
+
+def statement(
+    *,
+    private: bool,
+    epsilon: float | None,
+    delta: float | None,
+    records: int,
+    noise: str,
+    events: Iterable[str] = (),
+) -> str:
+    """What the certificate says, of releases of these kinds. Only without noise there is no
+    epsilon and no delta."""
+    if noise == "none":
+        return (
+            f"{NOT_PRIVATE}. Nothing was protected: this method learns from the {records} records"
+            " as they are, and what it makes may show any of them."
+        )
     if not private:
         return (
             f"{NOT_PRIVATE}. The noise came from a seed, so this run protects nobody; the"
-            f" figures say what it would have cost with {SOURCES['exact']}."
+            " figures say what it would have cost with noise that nobody can tell."
         )
     return (
         f"What this run publishes is ({epsilon:.4g}, {delta:g})-differentially private with"
-        f" respect to each of the {records} records. Noise: {SOURCES[noise]}."
+        f" respect to each of the {records} records. Noise: {source(noise, events)}."
     )

@@ -7,7 +7,14 @@ from datalens.data import PublicFacts, shard_size
 from datalens.ensemble import make_discriminator
 from datalens.ensemble.teachers import default_block_size
 from datalens.errors import DataLensError
-from datalens.synthesizers.settings import LEAST_SHARE, DataLensSettings, Settings, VoteSettings
+from datalens.synthesizers.compressing import completed, compressor_of, price
+from datalens.synthesizers.settings import (
+    LEAST_SHARE,
+    DataLensSettings,
+    Settings,
+    TeacherSettings,
+    VoteSettings,
+)
 
 SHARD = 20
 """Records a teacher gets. Small shards make many teachers, and noise is paid per teacher."""
@@ -62,30 +69,38 @@ def _refuse(settings: DataLensSettings, names: set[str], why: str) -> None:
 def complete(settings: DataLensSettings, public: PublicFacts, rho: float) -> DataLensSettings:
     """The settings with every open choice made; `rho` is what there is to spend on votes."""
     values = math.prod(public.shape)
-    n_teachers = settings.n_teachers or min(MOST_TEACHERS, max(2, public.n_records // SHARD))
-    shard = shard_size(public.n_records, n_teachers)  # refuses too many teachers
-    discriminator = make_discriminator(settings.discriminator, public.shape, public.n_classes)
     top_k = values if settings.keep_all else settings.top_k or max(1, values // 16)
     if top_k > values:
         raise DataLensError(f"top-k is {top_k} but an image has only {values} values; use fewer.")
     batch_size = settings.batch_size or BATCH
+    chosen: dict[str, Any] = {"batch_size": batch_size, "top_k": top_k}
+    chosen |= ensemble(settings, public, batch_size=batch_size)
+    settings = settings.model_copy(update=chosen)
+    settings = settings.model_copy(update=completed(settings, values))
+    if settings.sigma is not None or settings.steps is not None:
+        return settings
+    each = price(compressor_of(settings, values)) / 2  # what a release costs at a sigma of 1
+    releases = rho * (TOLERABLE_NOISE * chosen["n_teachers"]) ** 2 / each
+    steps = max(1, min(MOST_STEPS, int(releases / batch_size)))
+    return settings.model_copy(update={"steps": steps})
+
+
+def ensemble(settings: TeacherSettings, public: PublicFacts, *, batch_size: int) -> dict[str, Any]:
+    """How many teachers there are and how they are computed, where that was left open."""
+    n_teachers = settings.n_teachers or min(MOST_TEACHERS, max(2, public.n_records // SHARD))
+    shard = shard_size(public.n_records, n_teachers)  # refuses too many teachers
+    discriminator = make_discriminator(settings.discriminator, public.shape, public.n_classes)
     if min(batch_size, settings.real_batch or shard, shard) < discriminator.smallest_batch:
         raise DataLensError(
             f"A {discriminator.name} teacher needs batches of {discriminator.smallest_batch}"
             " records and images at least; raise batch-size or real_batch."
         )
-    chosen: dict[str, Any] = {
+    return {
         "n_teachers": n_teachers,
-        "batch_size": batch_size,
-        "top_k": top_k,
         "moments": settings.moments or _moments(n_teachers * discriminator.n_parameters),
         "block_size": settings.block_size
         or default_block_size(discriminator, min(settings.real_batch or shard, shard)),
     }
-    if settings.sigma is None and settings.steps is None:
-        releases = rho * (TOLERABLE_NOISE * n_teachers) ** 2 / (2 * top_k)
-        chosen["steps"] = max(1, min(MOST_STEPS, int(releases / batch_size)))
-    return settings.model_copy(update=chosen)
 
 
 def quorum_for(sigma: float, n_teachers: int) -> float:

@@ -120,7 +120,7 @@ class DataLens(Synthesizer):
                 f"votes/{step}",
                 topagg,
                 tally,
-                shape=(len(labels), images[0].numel()),
+                shape=(len(labels), topagg.ballot.width(images[0].numel())),
             )
             if release is not None:  # one that a crash has lost is passed over
                 direction = torch.from_numpy(topagg.direction(release)).view_as(images)

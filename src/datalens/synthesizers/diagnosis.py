@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.noise import Integers
 from datalens.privacy.accountants import rho_of, total_rho
 from datalens.privacy.data_dependent import (
@@ -25,6 +26,7 @@ ABOUT = (
     " published; epsilon.independent alone is what the run has spent."
 )
 NO_THRESHOLD = "no threshold: a direction that is not in {-1, 0, 1} has no q"
+MIXED = "an entry of the direction follows from many of the release's, so Theorem 5 gives no q"
 NEAR_ONE = "q of an image is so near 1 that Theorem 4's precondition fails"
 NOT_SEEN = "q of an earlier step is not known: its release or its line is lost"
 
@@ -72,9 +74,9 @@ class Diagnosis:
                 self._compose(known.get(earlier), len(tally))
         line: dict[str, Any] = {"about": ABOUT} if step == 0 else {}
         log_q = None
-        if self._topagg.quorum is not None:
-            scale = self._topagg.ballot.levels * self._topagg.n_teachers
-            passing = least_passing(self._topagg.quorum, scale)
+        if self._why_no_q is None:
+            scale = self._topagg.ballot.unit * self._topagg.n_teachers
+            passing = least_passing(self._topagg.quorum or 0.0, scale)
             found = peaks(tally, sigma=self._topagg.event.sigma, passing=passing)
             log_q = found.log_q
             line |= {"log_peak": found.log_peak.tolist(), "log_q": found.log_q.tolist()}
@@ -85,11 +87,17 @@ class Diagnosis:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
+    @property
+    def _why_no_q(self) -> str | None:
+        if self._topagg.quorum is None:
+            return NO_THRESHOLD
+        return None if isinstance(self._topagg.ballot, BallotRule) else MIXED
+
     def _compose(self, log_q: Floats | None, images: int) -> DataDependentBound:
         self._next += 1
         if log_q is not None:
             return self._composition.add(log_q)
-        self._why = NO_THRESHOLD if self._topagg.quorum is None else NOT_SEEN
+        self._why = self._why_no_q or NOT_SEEN
         return self._composition.add_unknown(images)
 
 

@@ -4,6 +4,7 @@ Nothing here sees a record. The plan states its whole cost, which the ledger res
 """
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -11,15 +12,15 @@ import tomli_w
 
 from datalens.data import PublicFacts
 from datalens.errors import DataLensError
-from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.moments import ClassCounts
+from datalens.mechanism.noise import NoiseKind
 from datalens.mechanism.topagg import TopAgg
 from datalens.privacy.accountants import Charge, epsilon, rho_of, total_rho
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
 from datalens.synthesizers.auto import complete, quorum_for, share_of_votes
+from datalens.synthesizers.compressing import compressor_of, price
 from datalens.synthesizers.moments import MomentPlan
 from datalens.synthesizers.settings import (
-    LEVELS,
     ClassGaussianSettings,
     DataLensSettings,
     Settings,
@@ -35,6 +36,8 @@ class Plan:
     """A method's frozen plan: its settings with nothing left open, and what it will cost."""
 
     method: ClassVar[str]
+    noise: ClassVar[NoiseKind] = "exact"
+    """What a private run draws: exact, or float-secure where steps are on floating-point sums."""
 
     settings: Settings
     public: PublicFacts
@@ -100,7 +103,7 @@ class ClassGaussianPlan(Plan):
     @classmethod
     def resolve(cls, settings: ClassGaussianSettings, public: PublicFacts) -> "ClassGaussianPlan":
         rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
-        counts = _prior(settings, public, rho)
+        counts = class_prior(settings, public, rho)
         rho -= rho_of(counts.event) if counts else 0.0
         start = MomentPlan.within(
             rho, public=public, sums_share=settings.sums_share, rank=settings.rank
@@ -129,7 +132,7 @@ class DataLensPlan(Plan):
         """The plan, which is a `VotingPlan` if there are votes."""
         rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
         share = share_of_votes(settings)
-        counts = _prior(settings, public, rho)
+        counts = class_prior(settings, public, rho)
         rho -= rho_of(counts.event) if counts else 0.0
         start = None
         decided: dict[str, Any] = {"vote_share": share}
@@ -141,7 +144,7 @@ class DataLensPlan(Plan):
         if share == 0:
             return DataLensPlan(settings=settings, public=public, counts=counts, start=start)
         settings = complete(settings, public, rho)
-        topagg, steps = _votes(settings, rho)
+        topagg, steps = _votes(settings, public, rho)
         decided = {"sigma": topagg.sigma, "steps": steps, "quorum": topagg.quorum}
         return VotingPlan(
             settings=settings.model_copy(update=decided),
@@ -150,8 +153,8 @@ class DataLensPlan(Plan):
             start=start,
             topagg=topagg,
             steps=steps,
-            batch_size=_given(settings.batch_size),
-            block_size=_given(settings.block_size),
+            batch_size=given(settings.batch_size),
+            block_size=given(settings.block_size),
         )
 
 
@@ -166,6 +169,10 @@ class VotingPlan(DataLensPlan):
     """Teachers in a block."""
 
     @property
+    def n_teachers(self) -> int:
+        return self.topagg.n_teachers
+
+    @property
     def charges(self) -> list[Charge]:
         return self._charges_after(self.steps)
 
@@ -178,63 +185,65 @@ class VotingPlan(DataLensPlan):
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
-        rule = self.topagg.ballot
-        return super().parameters | {"votes": {"top_k": rule.top_k, "levels": rule.levels}}
+        return super().parameters | {self.topagg.ballot.what: self.topagg.ballot.parameters}
 
     @property
     def facts(self) -> dict[str, Any]:
         return super().facts | {"steps": self.steps, "teachers": self.topagg.n_teachers}
 
 
-def _prior(settings: Settings, public: PublicFacts, rho: float) -> ClassCounts | None:
+def class_prior(settings: Settings, public: PublicFacts, rho: float) -> ClassCounts | None:
+    """The class histogram, if it is to be bought, at its share of the budget."""
     if settings.label_prior == "uniform":
         return None
     sigma = sigma_for(rho * PRIOR_SHARE, 1)
     return ClassCounts(sigma=sigma, n_classes=public.n_classes)
 
 
-def _votes(settings: DataLensSettings, rho: float) -> tuple[TopAgg, int]:
+def _votes(settings: DataLensSettings, public: PublicFacts, rho: float) -> tuple[TopAgg, int]:
     """The mechanism and the number of steps: from sigma, or from the steps, or both checked."""
-    rule = BallotRule(
-        top_k=_given(settings.top_k),
-        clip=settings.clip,
-        clip_mode=settings.clip_mode,
-        levels=1 if settings.quantise else LEVELS,
-    )
-    batch = _given(settings.batch_size)
+    compressor = compressor_of(settings, math.prod(public.shape))
+    batch = given(settings.batch_size)
     sigma = settings.sigma
     if sigma is None:
-        squared = rule.squared_sensitivity / rule.levels**2
-        sigma = sigma_for(rho / (_given(settings.steps) * batch), squared)
+        sigma = sigma_for(rho / (given(settings.steps) * batch), price(compressor))
     topagg = TopAgg(
-        ballot=rule,
-        n_teachers=_given(settings.n_teachers),
+        ballot=compressor,
+        n_teachers=given(settings.n_teachers),
         sigma=sigma,
-        quorum=_quorum(settings, sigma),
+        quorum=_quorum(settings, sigma * compressor.spread),
     )
     most = affordable(rho, rho_of(topagg.event)) // batch
     steps = settings.steps or most
     if most < 1 or steps > most:
         raise DataLensError(
             f"epsilon {settings.epsilon:g} pays for {most} steps of {batch} images at sigma"
-            f" {sigma:g} and top-k {rule.top_k}; raise sigma or epsilon, or lower batch-size,"
-            " top-k or steps."
+            f" {sigma:g} and {_size(settings)}; raise sigma or epsilon, or lower batch-size,"
+            f" {_size(settings).split()[0]} or steps."
         )
     return topagg, steps
 
 
-def _quorum(settings: DataLensSettings, sigma: float) -> float | None:
+def _size(settings: DataLensSettings) -> str:
+    """What a ballot's price follows from, in words."""
+    if settings.compressor == "topagg":
+        return f"top-k {settings.top_k}"
+    return f"ballot_bound {settings.ballot_bound}"
+
+
+def _quorum(settings: DataLensSettings, noise: float) -> float | None:
     if not settings.threshold:
         return None
     if settings.quorum is not None:
         return settings.quorum
-    return quorum_for(sigma, _given(settings.n_teachers))
+    return quorum_for(noise, given(settings.n_teachers))
 
 
 N = TypeVar("N")
 
 
-def _given(value: N | None) -> N:
+def given(value: N | None) -> N:
+    """What a complete setting says."""
     if value is None:
         raise TypeError("a plan needs complete settings")
     return value

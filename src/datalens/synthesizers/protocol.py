@@ -48,7 +48,8 @@ class Synthesizer(ABC):
 
     Guarantee: everything that leaves `fit` (the generator, the certificate, samples) is
     computed from releases bought through the ledger and from public facts, and costs at most
-    `epsilon` at `delta`, unless a seed was given: then the run is marked NOT PRIVATE.
+    `epsilon` at `delta`, unless a seed was given or the method is not `private`: then the run is
+    marked NOT PRIVATE.
     """
 
     method: ClassVar[str]
@@ -59,7 +60,11 @@ class Synthesizer(ABC):
     """The paper it comes from."""
     accounting: ClassVar[str] = "zero-concentrated, exact discrete Gaussian noise"
     """How its cost is added up."""
+    private: ClassVar[bool] = True
+    """Whether it protects anybody; one that does not is marked NOT PRIVATE wherever it goes."""
     needs_labels: ClassVar[bool] = True
+    many_ranks: ClassVar[bool] = True
+    """Whether several machines can share the work."""
 
     def __init__(self, /, **settings: Any) -> None:
         """Keyword-only settings; see `settings_type` for their names and meaning."""
@@ -78,6 +83,8 @@ class Synthesizer(ABC):
         return self._share(self.resolve(public), ranks, secret)
 
     def _share(self, plan: Plan, ranks: Ranks, secret: bytes) -> Positions:
+        if ranks.size > 1 and not self.many_ranks:
+            raise DataLensError(f"{self.method} runs in one process; start it without torchrun.")
         if ranks.size > plan.public.n_records:
             raise DataLensError(
                 f"{plan.public.n_records} records cannot be divided over {ranks.size} ranks; use"
@@ -143,7 +150,9 @@ class Synthesizer(ABC):
         plan = self.resolve(records.public)
         name = ledger or ledger_name_for(records.public.name)
         lasting = nullcontext(session) if session else None
-        with lasting or temporary_session(records.fingerprint(), ledger=name, seed=seed) as run:
+        with lasting or temporary_session(
+            records.fingerprint(), ledger=name, seed=seed, private=self.private
+        ) as run:
             own = self._own(records, plan, run)
             run.reserve(plan)
             self._train(own, plan, run)
@@ -242,7 +251,7 @@ class Synthesizer(ABC):
         return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
     def _certify(self, plan: Plan, session: Session) -> dict[str, Any]:
-        public, settings = plan.public, plan.settings
+        public = plan.public
         return issue(
             run=session.run,
             method=plan.method,
@@ -254,12 +263,8 @@ class Synthesizer(ABC):
             },
             charges=session.ledger.charges(session.run),
             parameters=plan.parameters,
-            budget={
-                "epsilon": settings.epsilon,
-                "delta": settings.delta,
-                "accountant": settings.accountant,
-            },
-            noise=session.noise.kind,
+            budget=plan.settings.budget,
+            noise=session.kind(plan),
             configuration_sha256=plan.sha256,
             generator_sha256=hashlib.sha256(self._generator()).hexdigest(),
             ledger={"rows": len(self._extract), "head": session.ledger.rows(session.run)[-1].hash},

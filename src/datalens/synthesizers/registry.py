@@ -10,10 +10,25 @@ from importlib.metadata import EntryPoint, entry_points
 from datalens.errors import DataLensError, brief
 from datalens.synthesizers.class_gaussian import ClassGaussian
 from datalens.synthesizers.datalens import DataLens
+from datalens.synthesizers.dcgan import DcGan
+from datalens.synthesizers.dp_merf import DPMerf
+from datalens.synthesizers.dpgan import DpGan
+from datalens.synthesizers.gpate import GPate
+from datalens.synthesizers.gswgan import GsWgan
+from datalens.synthesizers.pategan import PateGan
 from datalens.synthesizers.protocol import Synthesizer
 
 GROUP = "datalens.methods"
-OWN: tuple[type[Synthesizer], ...] = (DataLens, ClassGaussian)
+OWN: tuple[type[Synthesizer], ...] = (
+    DataLens,
+    ClassGaussian,
+    DPMerf,
+    PateGan,
+    GPate,
+    GsWgan,
+    DpGan,
+    DcGan,
+)
 
 
 class Methods(Mapping[str, type[Synthesizer]]):

@@ -16,13 +16,22 @@ from typing import NamedTuple, Protocol
 from datalens.data.documents import read_json
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
-from datalens.mechanism.noise import ExactNoise, Integers, Noise, SeededNoise
+from datalens.mechanism.noise import (
+    ExactNoise,
+    FloatNoise,
+    FloatSecureNoise,
+    Integers,
+    Noise,
+    NoiseKind,
+    SeededFloatNoise,
+    SeededNoise,
+)
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
 from datalens.synthesizers.plan import Plan
 
 SEEDED = ".NOT-PRIVATE"
-"""Ends the names of ledgers of seeded runs, which are kept apart."""
+"""Ends the names of ledgers of runs that protect nobody, which are kept apart."""
 OTHER_DATA = (
     "The ledger {} has been used with other data so far. If these records grew from those or"
     " overlap with them, that is right; if they are of other people, name another ledger."
@@ -117,6 +126,17 @@ class Session(Member):
             inside=self.inside,
         )
 
+    @property
+    def float_noise(self) -> FloatNoise:
+        """For steps on floating-point sums: of the same origin as `noise`."""
+        seeded = self.noise.kind == "seeded"
+        return SeededFloatNoise(self.secret) if seeded else FloatSecureNoise()
+
+    def kind(self, plan: Plan) -> NoiseKind:
+        """What the run's certificate says of its noise."""
+        seeded = self.noise.kind == "seeded" and plan.noise != "none"
+        return "seeded" if seeded else plan.noise
+
     def reserve(self, plan: Plan) -> None:
         """Set the plan's whole cost aside; for a run that goes on, see that it is the same plan."""
         self._agree(plan)
@@ -124,7 +144,7 @@ class Session(Member):
         self.ranks.tell("reserved", b"")
 
     def _reserve(self, plan: Plan) -> None:
-        facts = {"method": plan.method, "noise": self.noise.kind, "config": plan.sha256}
+        facts = {"method": plan.method, "noise": self.kind(plan), "config": plan.sha256}
         rows = self.ledger.rows(self.run)
         if not rows and not self.fresh and self._has_releases():
             raise DataLensError(
@@ -149,19 +169,22 @@ class Session(Member):
         ledger: str,
         folder: Path,
         seed: int | None = None,
+        private: bool = True,
         observer: Observer | None = None,
         secret: bytes | None = None,
         ranks: Ranks = ALONE,
     ) -> "Session":
-        """A new run. With a seed it is NOT PRIVATE, and kept out of the data's own ledger.
+        """A new run. With a seed, or of a method that is not `private`, it is NOT PRIVATE, and
+        kept out of the data's own ledger.
 
         `secret` is that of `new_secret(seed)`, where it was needed before.
         """
         run = secrets.token_hex(6)
         secret = secret or new_secret(seed)
-        if seed is None and ledger.upper().endswith(SEEDED):
+        private = private and seed is None
+        if private and ledger.upper().endswith(SEEDED):
             raise DataLensError(f"{ledger} is the name of a ledger of seeded runs; name another.")
-        if seed is not None:
+        if not private:
             ledger = f"{ledger}{SEEDED}"
         path = ledger_path(ledger)  # refuse a bad name before anything is made
         try:
@@ -249,10 +272,14 @@ def ledger_name_for(data_name: str) -> str:
 
 
 @contextmanager
-def temporary_session(fingerprint: bytes, *, ledger: str, seed: int | None) -> Iterator[Session]:
+def temporary_session(
+    fingerprint: bytes, *, ledger: str, seed: int | None, private: bool = True
+) -> Iterator[Session]:
     """A run without a run folder: it cannot be resumed, so whatever ends it settles it."""
     with tempfile.TemporaryDirectory(prefix="datalens-") as folder:
-        session = Session.start(ledger=ledger, folder=Path(folder) / "internal", seed=seed)
+        session = Session.start(
+            ledger=ledger, folder=Path(folder) / "internal", seed=seed, private=private
+        )
         if not session.ledger.recognises(fingerprint, of="arrays"):
             warnings.warn(OTHER_DATA.format(ledger), stacklevel=4)
         try:

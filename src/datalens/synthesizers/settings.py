@@ -6,7 +6,14 @@ A value left at None is chosen from public facts (see plan.py).
 from reprlib import repr as shown
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from datalens.errors import DataLensError, printable
 
@@ -35,6 +42,20 @@ class Settings(BaseModel):
     accountant: Literal["certified", "paper"] = "certified"
     label_prior: Literal["uniform", "bought"] = "uniform"
 
+    @property
+    def budget(self) -> dict[str, Any]:
+        """Nothing, for a method that protects nobody."""
+        return self.model_dump(include={"epsilon", "delta", "accountant"}, exclude_none=True)
+
+
+class Unprotected(Settings):
+    """No budget: for methods that protect nobody."""
+
+    epsilon: None = None  # type: ignore[assignment]
+    delta: None = None  # type: ignore[assignment]
+    accountant: None = None  # type: ignore[assignment]
+    label_prior: Literal["uniform"] = "uniform"
+
 
 class ClassGaussianSettings(Settings):
     """A Gaussian per class: noisy class sums and one noisy second-moment matrix."""
@@ -45,8 +66,8 @@ class ClassGaussianSettings(Settings):
     """Directions kept of the covariance."""
 
 
-class VoteSettings(Settings):
-    """Algorithms 1 to 3."""
+class TeacherSettings(Settings):
+    """An ensemble of teachers, each with its own shard."""
 
     discriminator: Literal["compact", "reference"] = "compact"
     n_teachers: int | None = Field(default=None, gt=0)
@@ -64,7 +85,22 @@ class VoteSettings(Settings):
     block_size: int | None = Field(default=None, gt=0)
     """Teachers computed at once, and the least a rank can have. Part of the result, by rounding."""
 
+
+class VoteSettings(TeacherSettings):
+    """Algorithms 1 to 3."""
+
+    compressor: Literal["topagg", "d2pfed", "fetchsgd"] = "topagg"
+    """What makes ballots of gradients: docs/methods/compressors.md."""
+    levels: int | None = Field(default=None, ge=2, le=2**15)
+    """Of d2pfed: evenly spaced values that an entry of a ballot can have."""
+    sketch_rows: int | None = Field(default=None, gt=0, le=99)
+    """Of fetchsgd: an odd number."""
+    sketch_columns: int | None = Field(default=None, gt=0)
+    ballot_bound: int | None = Field(default=None, gt=0, le=2**31)
+    """Of d2pfed and fetchsgd: the largest norm of a ballot; one that is longer is not cast."""
+
     top_k: int | None = Field(default=None, gt=0)
+    """Entries that a ballot names; d2pfed names all."""
     keep_all: bool = False
     """No top-k: every entry votes."""
     quantise: bool = True
@@ -86,6 +122,14 @@ class VoteSettings(Settings):
     latent: int = Field(default=64, gt=0, le=4096)
     moving_average: float = Field(default=0.9, ge=0, lt=1)
     """How much of the averaged generator stays at each step; 0 is the last generator."""
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual_compressor(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Configurations from when there was no choice name none; they stay what they are."""
+        written: dict[str, Any] = write(self)
+        if self.compressor == "topagg":
+            written.pop("compressor", None)
+        return written
 
 
 class DataLensSettings(VoteSettings):
@@ -125,6 +169,8 @@ def checked(kind: type[S], values: dict[str, Any]) -> S:
                 problems.append(f"{name} is no setting")
             elif item["type"] == "missing":
                 problems.append(f"{name} must be given")
+            elif item["type"] == "none_required":
+                problems.append(f"{name} cannot be given to a method that is NOT PRIVATE")
             else:
                 problems.append(f"{name} is {shown(item['input'])}: {item['msg'].lower()}")
         unknown = any(item["type"] == "extra_forbidden" for item in error.errors())

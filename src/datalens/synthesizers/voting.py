@@ -1,11 +1,12 @@
 """Teachers to tally: every teacher casts a ballot on every image, and the ballots are counted."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from datalens.data import Records, Shards, deal
+from datalens.data import PublicFacts, Records, Shards, deal
 from datalens.ensemble import (
     ALONE,
     Ranks,
@@ -17,27 +18,43 @@ from datalens.ensemble import (
 from datalens.mechanism.ballots import room
 from datalens.mechanism.noise import Integers
 from datalens.mechanism.topagg import TopAgg
-from datalens.synthesizers.plan import VotingPlan
+from datalens.synthesizers.settings import TeacherSettings
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def shards_of(plan: VotingPlan, secret: bytes) -> Shards:
+class EnsemblePlan(Protocol):
+    """What a plan says of its teachers."""
+
+    @property
+    def settings(self) -> TeacherSettings: ...
+
+    @property
+    def public(self) -> PublicFacts: ...
+
+    @property
+    def n_teachers(self) -> int: ...
+
+    @property
+    def block_size(self) -> int: ...
+
+
+def shards_of(plan: EnsemblePlan, secret: bytes) -> Shards:
     """A record reaches one teacher, or nobody if it is left over."""
-    return deal(plan.public.n_records, plan.topagg.n_teachers, seed=secret + b"shards")
+    return deal(plan.public.n_records, plan.n_teachers, seed=secret + b"shards")
 
 
-def teachers_of(plan: VotingPlan, ranks: Ranks) -> range:
+def teachers_of(plan: EnsemblePlan, ranks: Ranks) -> range:
     """The teachers that this rank has."""
     return own_teachers(
         ranks.rank,
         ranks.size,
-        n_teachers=plan.topagg.n_teachers,
+        n_teachers=plan.n_teachers,
         block_size=plan.block_size,
     )
 
 
-def hire(records: Records, plan: VotingPlan, secret: bytes, ranks: Ranks = ALONE) -> Teachers:
+def hire(records: Records, plan: EnsemblePlan, secret: bytes, ranks: Ranks = ALONE) -> Teachers:
     """This rank's teachers, each with its shard."""
     chosen, public = plan.settings, plan.public
     shards, own = shards_of(plan, secret), teachers_of(plan, ranks)
@@ -71,12 +88,12 @@ def count_votes(
     secret: bytes,
     step: int,
 ) -> Integers:
-    """The tally of each image (m, d): integers, and the last private thing.
+    """The tally of each image (m, width): integers, and the last private thing.
 
     Chance in a ballot comes from its teacher's own stream.
     """
     weight = room(images).flatten(1).to(teachers.labels.device) if weigh_room else None
-    shape = (len(images), topagg.ballot.top_k)
+    shape = (len(images), topagg.ballot.dice)
 
     def count(asked: Iterator[tuple[range, Tensor]]) -> Tensor:
         tally = topagg.empty_tally(len(images), images[0].numel())

@@ -82,10 +82,11 @@ def make_synthesizer(
     values: dict[str, Any] = {}
     own = preset not in ("auto", "paper")
     if method == "datalens" or own:
-        values = load_preset(preset, data_name=data_name, epsilon=overrides["epsilon"])
+        values = load_preset(preset, data_name=data_name, epsilon=overrides.get("epsilon", 1.0))
     if own:
         with reading(Path(preset)):  # what is wrong with a preset is said of it
-            METHODS[method](**{**values, "epsilon": 1.0})
+            budget = {"epsilon": 1.0} if METHODS[method].private else {}
+            METHODS[method](**{**values, **budget})
     return METHODS[method](**{**values, **overrides})
 
 
@@ -109,7 +110,7 @@ def fit_run(
     if ranks.rank > 0:
         return _follow(synthesizer, records, secret, out, ranks)
     watcher = Watcher(epsilon=synthesizer.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
-    if synthesizer.settings.delta >= 1 / records.public.n_records:
+    if synthesizer.private and synthesizer.settings.delta >= 1 / records.public.n_records:
         watcher.say(
             f"Careful: delta {synthesizer.settings.delta:g} is not below 1/n; such a delta allows"
             " publishing whole records."
@@ -118,6 +119,7 @@ def fit_run(
         ledger=ledger or ledger_name_for(records.public.name),
         folder=out / "internal",
         seed=seed,
+        private=synthesizer.private,
         observer=watcher,
         secret=secret,
         ranks=ranks,
@@ -153,9 +155,9 @@ def resume_run(
     except (KeyError, TypeError):
         raise DataLensError(f"{out / 'config.toml'} is no configuration of a run.") from None
     if epsilon is not None and epsilon != synthesizer.settings.epsilon:
+        began = f"epsilon {synthesizer.settings.epsilon:g}" if synthesizer.private else "no epsilon"
         raise DataLensError(
-            f"{out} was started with epsilon {synthesizer.settings.epsilon:g}, which cannot change;"
-            " resume without --epsilon."
+            f"{out} was started with {began}, which cannot change; resume without --epsilon."
         )
     records = source.share(synthesizer, ranks, secret)
     with reading(out / "config.toml"):
@@ -243,18 +245,18 @@ def summary(out: Path, synthesizer: Synthesizer) -> dict[str, Any]:
 
 
 def write_sheet(synthesizer: Synthesizer, path: Path) -> None:
-    """A picture with one row a class, its epsilon underneath."""
+    """A picture with one row a class, its epsilon, or that it has none, underneath."""
     certificate = synthesizer.certificate
     classes = min(len(certificate["data"]["classes"]), SHEET_ROWS)
     labels = [label for label in range(classes) for _ in range(SHEET_COLUMNS)]
     samples = synthesizer.sample(len(labels), labels, seed=0)
-    sizing = certificate["budget"]["accountant"]
-    caption = (
-        f"{certificate['method']} on {certificate['data']['name']}:"
-        f" epsilon {certificate['epsilon'][sizing]:.3g}, delta {certificate['delta']:g}"
-    )
+    caption = f"{certificate['method']} on {certificate['data']['name']}"
+    if certificate["epsilon"]:
+        spent = certificate["epsilon"][certificate["budget"]["accountant"]]
+        caption += f": epsilon {spent:.3g}, delta {certificate['delta']:g}"
     if not certificate["private"]:
-        caption = "NOT PRIVATE (seeded)  " + caption
+        why = "seeded" if certificate["noise"]["kind"] == "seeded" else "nothing was protected"
+        caption = f"NOT PRIVATE ({why})  {caption}"
     save_sheet(contact_sheet(samples.images, SHEET_COLUMNS, caption=caption), path)
 
 

@@ -18,7 +18,7 @@ from datalens.data.documents import MAX_JSON, read_whole
 class Watcher:
     """An observer that draws bars on stderr, writes the public log, and hears Ctrl-C."""
 
-    def __init__(self, *, epsilon: float, log: Path, quiet: bool = False) -> None:
+    def __init__(self, *, epsilon: float | None, log: Path, quiet: bool = False) -> None:
         self._epsilon, self._log = epsilon, log
         self._stopping = False
         self._console = Console(stderr=True, quiet=quiet)

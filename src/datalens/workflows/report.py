@@ -8,6 +8,8 @@ from pathlib import Path
 import jinja2
 
 TEMPLATE = "report.html.j2"
+STAGES = ("votes", "steps")
+"""What the curve of a budget goes over."""
 
 
 def write_report(run: Path) -> Path:
@@ -22,7 +24,7 @@ def write_report(run: Path) -> Path:
         certificate_json=json.dumps(certificate, indent=1),
         config=(run / "config.toml").read_text(),
         picture=picture,
-        curve=_curve([entry["epsilon"] for entry in log if entry["stage"] == "votes"]),
+        curve=_curve([entry["epsilon"] for entry in log if entry["stage"] in STAGES]),
     )
     target = run / "report.html"
     target.write_text(page)

@@ -8,6 +8,11 @@ from datalens.synthesizers import METHODS, Synthesizer
 from datalens.synthesizers.protocol import read_config
 
 
+def is_private(method: str) -> bool:
+    """Whether a method protects anybody; what is not known is taken for one, and refused later."""
+    return method not in METHODS or METHODS[method].private
+
+
 def load_run(run: Path) -> Synthesizer:
     """The fitted synthesizer of a finished run."""
     method = read_config(run).get("method")

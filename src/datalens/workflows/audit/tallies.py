@@ -56,7 +56,7 @@ def tally(topagg: TopAgg, gradient: torch.Tensor) -> Integers:
     The dice are the same in every world: they belong to the teacher, not to the record, and no
     guarantee rests on them.
     """
-    dice = torch.rand(TEACHERS, IMAGES, topagg.ballot.top_k, generator=torch.Generator())
+    dice = torch.rand(TEACHERS, IMAGES, topagg.ballot.dice, generator=torch.Generator())
     each = [gradient, *[gradients()["rising"]] * (TEACHERS - 1)]
     counted = topagg.empty_tally(IMAGES, VALUES)
     topagg.count(torch.stack(each)[:, None].expand(-1, IMAGES, -1), dice, into=counted)

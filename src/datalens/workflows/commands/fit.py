@@ -7,7 +7,7 @@ import typer
 
 from datalens.errors import DataLensError
 from datalens.workflows.commands.options import (
-    SEEDED,
+    NOT_PRIVATE,
     Classes,
     DataDir,
     ImageSize,
@@ -16,12 +16,14 @@ from datalens.workflows.commands.options import (
     print_json,
 )
 
+ACCOUNTANTS = {"certified": "certified", "paper": "by the paper", "gaussian": "Gaussian (no bound)"}
+
 
 def fit(
     dataset: Annotated[str, typer.Argument(help="A data set by name, an NPZ, or a folder.")],
     epsilon: Annotated[float | None, typer.Option(help="The budget.")] = None,
     delta: Annotated[float | None, typer.Option(help="1e-5 by default.")] = None,
-    method: Annotated[str, typer.Option(help="datalens or class-gaussian.")] = "datalens",
+    method: Annotated[str, typer.Option(help="See datalens methods.")] = "datalens",
     preset: Annotated[str, typer.Option(help="auto, paper, or FILE.toml.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="The run folder to make.")] = None,
     accountant: Annotated[str | None, typer.Option(help="Sizes the run: certified, paper.")] = None,
@@ -31,6 +33,9 @@ def fit(
         str | None, typer.Option(help="Of teachers' products: float32 or bfloat16.")
     ] = None,
     top_k: Annotated[int | None, typer.Option(help="Entries a ballot may name.")] = None,
+    compressor: Annotated[
+        str | None, typer.Option(help="Gradients to votes: topagg, d2pfed or fetchsgd.")
+    ] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise in ballots; fixes the steps.")] = None,
     quorum: Annotated[float | None, typer.Option(help="Share of teachers that must agree.")] = None,
     clip: Annotated[float | None, typer.Option(help="Where gradient entries are cut.")] = None,
@@ -59,7 +64,7 @@ def fit(
     data_dir: DataDir = None,
     seed: Annotated[int | None, typer.Option(help="Reproducible; needs --not-private.")] = None,
     not_private: Annotated[
-        bool, typer.Option("--not-private", help="You know a seeded run protects nobody.")
+        bool, typer.Option("--not-private", help="You know that the run protects nobody.")
     ] = False,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Any other setting: NAME=VALUE.")
@@ -75,12 +80,10 @@ def fit(
     from datalens.synthesizers.session import Stopped
     from datalens.workflows.fitting import Source, fit_run, make_synthesizer, resume_run
     from datalens.workflows.joining import joined
+    from datalens.workflows.runs import is_private
 
     source = Source(name=dataset, data_dir=data_dir, image_size=image_size, n_classes=classes)
-    if (seed is not None) is not not_private:
-        raise DataLensError(
-            "A seed makes a run NOT PRIVATE: give --seed and --not-private together, or neither."
-        )
+    _check_protection(method, seed=seed, not_private=not_private, resumed=resume)
     given = {
         "epsilon": epsilon,
         "delta": delta,
@@ -89,6 +92,7 @@ def fit(
         "n_teachers": teachers,
         "precision": precision,
         "top_k": top_k,
+        "compressor": compressor,
         "sigma": sigma,
         "quorum": quorum,
         "clip": clip,
@@ -120,12 +124,12 @@ def fit(
                     )
                 result = resume_run(source, out, epsilon=epsilon, ranks=ranks)
             else:
-                if epsilon is None:
+                if epsilon is None and is_private(method):
                     raise DataLensError("--epsilon must be given: how much privacy may be spent.")
                 synthesizer = make_synthesizer(
                     method, preset=preset, data_name=dataset, overrides=overrides
                 )
-                out = out or _free_name(dataset, method, epsilon, private=seed is None)
+                out = out or _free_name(dataset, method, epsilon, private=not not_private)
                 out = Path(ranks.tell("out", bytes(out)).decode())
                 result = fit_run(synthesizer, source, out, ledger=ledger, seed=seed, ranks=ranks)
     except (Stopped, KeyboardInterrupt):
@@ -145,11 +149,27 @@ def fit(
         _print_fit(result)
 
 
-def _free_name(dataset: str, method: str, epsilon: float, *, private: bool) -> Path:
+def _check_protection(method: str, *, seed: int | None, not_private: bool, resumed: bool) -> None:
+    """Nobody gets a run that protects nobody without saying so."""
+    from datalens.workflows.runs import is_private
+
+    if resumed or is_private(method):
+        if (seed is not None) is not not_private:
+            raise DataLensError(
+                "A seed makes a run NOT PRIVATE: give --seed and --not-private together, or"
+                " neither."
+            )
+    elif not not_private:
+        raise DataLensError(
+            f"The method {method} is NOT PRIVATE and protects nobody: give --not-private if that is"
+            " what you want."
+        )
+
+
+def _free_name(dataset: str, method: str, epsilon: float | None, *, private: bool) -> Path:
     """runs/DATASET-METHOD-epsilon-E, numbered if there is one already."""
-    stem = f"{Path(dataset).stem}-{method}-epsilon-{epsilon:g}" + (
-        "" if private else "-NOT-PRIVATE"
-    )
+    budget = "" if epsilon is None else f"-epsilon-{epsilon:g}"
+    stem = f"{Path(dataset).stem}-{method}{budget}" + ("" if private else "-NOT-PRIVATE")
     for number in range(1, 10_000):
         path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
         if not path.exists():
@@ -159,13 +179,14 @@ def _free_name(dataset: str, method: str, epsilon: float, *, private: bool) -> P
 
 def _print_fit(result: dict[str, Any]) -> None:
     if not result["private"]:
-        typer.echo(SEEDED)
-    epsilon = result["epsilon"]
-    typer.echo(
-        f"epsilon {epsilon['certified']:.4f} certified, {epsilon['paper']:.4f} by the paper,"
-        f" {epsilon['gaussian']:.4f} Gaussian (no bound); delta {result['delta']:g};"
-        f" {result['epsilon_replace']:.4f} if a record is replaced."
-    )
+        typer.echo(NOT_PRIVATE[result["noise"]])
+    found = result["epsilon"]
+    words = [f"{found[name]:.4f} {word}" for name, word in ACCOUNTANTS.items() if name in found]
+    if words:
+        typer.echo(
+            f"epsilon {', '.join(words)}; delta {result['delta']:g};"
+            f" {result['epsilon_replace']:.4f} if a record is replaced."
+        )
     typer.echo(f"{result['releases']} releases in {result['seconds']:.0f} s.")
     if result["left_over"]:
         typer.echo(f"{result['left_over']} left-over records reached no teacher.")

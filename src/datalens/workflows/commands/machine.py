@@ -53,6 +53,7 @@ def methods(as_json: Json = False) -> None:
         {
             "name": name,
             "about": method.about,
+            "private": method.private,
             "needs_labels": method.needs_labels,
             "accounting": method.accounting,
             "source": method.source,
@@ -62,8 +63,9 @@ def methods(as_json: Json = False) -> None:
     if as_json:
         print_json({"methods": found})
         return
-    table = Table("name", "what it does", "labels", "accounting", "from")
+    table = Table("name", "what it does", "private", "labels", "accounting", "from")
     for entry in found:
+        entry["private"] = "yes" if entry["private"] else "NOT PRIVATE"
         entry["needs_labels"] = "needed" if entry["needs_labels"] else "not needed"
         table.add_row(*map(str, entry.values()))
     Console().print(table)

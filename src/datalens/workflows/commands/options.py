@@ -15,7 +15,11 @@ DataDir = Annotated[Path | None, typer.Option(help="Where data sets lie (else DA
 ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels square.")]
 Classes = Annotated[int | None, typer.Option(help="Number of classes; public by your word.")]
 
-SEEDED = "NOT PRIVATE: the noise came from a seed."
+NOT_PRIVATE = {
+    "seeded": "NOT PRIVATE: the noise came from a seed.",
+    "none": "NOT PRIVATE: nothing was protected.",
+}
+"""What to say of a run that protects nobody, by its kind of noise."""
 
 
 def print_json(result: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from datalens.errors import DataLensError, printable
 from datalens.workflows.commands.options import (
-    SEEDED,
+    NOT_PRIVATE,
     Classes,
     DataDir,
     ImageSize,
@@ -28,7 +28,7 @@ def verify(
 
     Where the run's private half and its ledger are here, the whole ledger is checked too.
     """
-    from datalens.privacy.verify import claims_privacy, unchecked
+    from datalens.privacy.verify import claims_privacy, noise_of, unchecked
     from datalens.privacy.verify import verify as check
     from datalens.workflows.ledgers import ledger_of_run, opened
 
@@ -41,7 +41,7 @@ def verify(
         print_json({**found, "ledger": whole and whole.stem})
     else:
         if not wrong and not private:
-            typer.echo(SEEDED)
+            typer.echo(NOT_PRIVATE[noise_of(run)])
         for fault in wrong:
             typer.echo(fault)
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")

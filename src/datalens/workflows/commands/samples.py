@@ -9,7 +9,7 @@ from rich.table import Table
 
 from datalens.errors import DataLensError
 from datalens.workflows.commands.options import (
-    SEEDED,
+    NOT_PRIVATE,
     Classes,
     DataDir,
     ImageSize,
@@ -40,7 +40,7 @@ def sample(
     synthesizer = load_run(run)
     drawn = synthesizer.sample(count, wanted, seed=seed)
     private = synthesizer.certificate["private"]
-    warning = "" if private else SEEDED
+    warning = "" if private else NOT_PRIVATE[synthesizer.certificate["noise"]["kind"]]
     write_samples(out, drawn, synthesizer.class_names, warning=warning)
     result = {"out": str(out), "count": count, "private": private}
     if as_json:

@@ -15,6 +15,7 @@ from datalens.synthesizers import METHODS
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.protocol import Synthesizer
 from datalens.workflows.fitting import make_synthesizer
+from datalens.workflows.runs import is_private
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Variant:
 ALL = "all"
 """Stands for every method, as it is by default."""
 SPECIAL: dict[str, Variant] = {
+    "pategan-majority": Variant(method="pategan", settings={"verdict": "majority"}),
     "datalens-votes": Variant(method="datalens", settings={"vote_share": 0.2}),
     "datalens-paper": Variant(method="datalens", preset="paper"),
     "datalens-paper-compact": Variant(
@@ -49,7 +51,8 @@ class Cell:
     dataset: str
     method: str
     """A name in `variants()`."""
-    epsilon: float
+    epsilon: float | None
+    """None where nobody is protected."""
     held_out: bool
     """Judged on training records that are held out, so that settings can be chosen by it."""
     overrides: dict[str, Any]
@@ -64,17 +67,18 @@ class Cell:
 
 
 def stem(
-    dataset: str, method: str, epsilon: float, held_out: bool, overrides: dict[str, Any]
+    dataset: str, method: str, epsilon: float | None, held_out: bool, overrides: dict[str, Any]
 ) -> str:
     """Different for different cells."""
     tail = "".join(f"-{name}-{value}" for name, value in sorted(overrides.items()))
     part = "-held-out" if held_out else ""
-    return f"{dataset}{part}-{method}-epsilon-{plain(epsilon)}{tail}"
+    budget = "" if epsilon is None else f"-epsilon-{plain(epsilon)}"
+    return f"{dataset}{part}-{method}{budget}{tail}"
 
 
-def plain(number: float) -> str:
+def plain(number: float | None) -> str:
     """All of its digits, and no more."""
-    return repr(float(number)).removesuffix(".0")
+    return "none" if number is None else repr(float(number)).removesuffix(".0")
 
 
 def asked(
@@ -99,12 +103,13 @@ def asked(
             raise DataLensError(f"Unknown method {name!r}; there are {', '.join(known)}, or all.")
     if "epsilon" in settings:
         raise DataLensError("epsilon: use --epsilons, not --set.")
-    wanted = [
-        (dataset, method, epsilon)
-        for dataset in dict.fromkeys(datasets)
-        for epsilon in dict.fromkeys(epsilons)
-        for method in dict.fromkeys(methods)
-    ]
+    every = (
+        (dataset, method, epsilon if is_private(known[method].method) else None)
+        for dataset in datasets
+        for epsilon in epsilons
+        for method in methods
+    )
+    wanted = list(dict.fromkeys(every))
     chosen = [_synthesizer(*each, settings) for each in wanted]
     facts = {name: _public(name, data_dir, held_out) for name in dict.fromkeys(datasets)}
     return [
@@ -119,22 +124,23 @@ def configuration_of(plan: Plan) -> dict[str, Any]:
 
 
 def _synthesizer(
-    dataset: str, method: str, epsilon: float, settings: Mapping[str, Any]
+    dataset: str, method: str, epsilon: float | None, settings: Mapping[str, Any]
 ) -> Synthesizer:
     variant = variants()[method]
+    budget = {} if epsilon is None else {"epsilon": epsilon}
     with _said_of(dataset, method):
         return make_synthesizer(
             variant.method,
             preset=variant.preset,
             data_name=dataset,
-            overrides={**variant.settings, **settings, "epsilon": epsilon},
+            overrides={**variant.settings, **settings, **budget},
         )
 
 
 def _cell(
     dataset: str,
     method: str,
-    epsilon: float,
+    epsilon: float | None,
     synthesizer: Synthesizer,
     public: PublicFacts,
     settings: Mapping[str, Any],

@@ -1,5 +1,6 @@
 """The tables of a folder of cells, and its README."""
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ operating system; repetition s is judged with seed s. Nothing is selected on tes
 what is called best on test, which is optimistic and there for comparison with the paper's figures.
 
 This page is rewritten by `datalens bench utility` from the JSON files beside it, which have every
-setting, each repetition and each class.
+setting, each repetition and each class. In the column none nobody is protected.
 """
 
 
@@ -34,7 +35,7 @@ def utility_tables(results: Iterable[Result]) -> dict[str, Rows]:
     for dataset, held_out in dict.fromkeys((cell.dataset, cell.held_out) for cell in cells):
         own = [cell for cell in cells if (cell.dataset, cell.held_out) == (dataset, held_out)]
         heads, ours = _grid(own, _accuracy)
-        epsilons = sorted({cell.epsilon_asked for cell in own})
+        epsilons = _columns(own)
         paper = [] if held_out else _paper(dataset, epsilons)
         name = f"{dataset}, held-out training records" if held_out else dataset
         found[f"{name}: accuracy %, by epsilon"] = (heads, ours + paper)
@@ -93,15 +94,24 @@ def label(result: Result) -> str:
     return ", ".join([result.method, *(f"{n} {v}" for n, v in result.overrides.items())])
 
 
+def _columns(cells: list[Result]) -> list[float | None]:
+    """Every epsilon; what has none comes last."""
+    return sorted({cell.epsilon_asked for cell in cells}, key=_size)
+
+
+def _size(epsilon: float | None) -> float:
+    return math.inf if epsilon is None else epsilon
+
+
 def _order(result: Result) -> tuple[str, bool, int, str, float]:
     known = list(variants())
     place = known.index(result.method) if result.method in known else len(known)
-    return result.dataset, result.held_out, place, label(result), result.epsilon_asked
+    return result.dataset, result.held_out, place, label(result), _size(result.epsilon_asked)
 
 
 def _grid(cells: list[Result], show: Callable[[Result], str]) -> Rows:
     """Rows by method, columns by epsilon."""
-    epsilons = sorted({cell.epsilon_asked for cell in cells})
+    epsilons = _columns(cells)
     shown = {(label(cell), cell.epsilon_asked): show(cell) for cell in cells}
     rows = [
         [name, *(shown.get((name, epsilon), NOTHING) for epsilon in epsilons)]
@@ -121,11 +131,12 @@ def _best_and_time(cell: Result) -> str:
     return f"{100 * cell.best_on_test:.1f}; {seconds / 60:.1f} min"
 
 
-def _paper(dataset: str, epsilons: list[float]) -> list[list[str]]:
+def _paper(dataset: str, epsilons: list[float | None]) -> list[list[str]]:
     """What the paper prints at these epsilons."""
     rows = []
     for name, accuracies in printed(dataset).items():
-        shown = [f"{100 * accuracies[e]:.1f}" if e in accuracies else NOTHING for e in epsilons]
+        known = {e: f"{100 * share:.1f}" for e, share in accuracies.items()}
+        shown = [NOTHING if e is None else known.get(e, NOTHING) for e in epsilons]
         if any(shown):
             rows.append([f"{name} in the paper: best on test, as printed", *shown])
     return rows
@@ -145,13 +156,14 @@ def _notes(datasets: set[str]) -> str:
 def _accounted(cell: Result) -> list[str]:
     found, settings = cell.to_json(), cell.configuration["settings"]
     by = found["epsilon"]
+    replaced, delta = found["epsilon_replace"], found["delta"]
     return [
         cell.dataset,
         label(cell),
         plain(cell.epsilon_asked),
         *(f"{by[name]:.4f}" if name in by else NOTHING for name in ACCOUNTANTS),
-        f"{found['epsilon_replace']:.4f}",
-        f"{found['delta']:g}",
+        NOTHING if replaced is None else f"{replaced:.4f}",
+        NOTHING if delta is None else f"{delta:g}",
         f"{found['releases']:,}",
         f"{settings['n_teachers']:,}" if "n_teachers" in settings else NOTHING,
         str(settings.get("steps", NOTHING)),

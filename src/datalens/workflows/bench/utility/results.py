@@ -45,8 +45,8 @@ class Repetition(_Read):
     """Last epoch; None for a class without test images."""
     epsilon: dict[str, float]
     """By each accountant, from the certificate, as is what follows up to the noise."""
-    epsilon_replace: float
-    delta: float
+    epsilon_replace: float | None
+    delta: float | None
     releases: int
     noise: str
     synthetic_images: int
@@ -63,7 +63,8 @@ class Result(_Read):
 
     dataset: str
     method: str
-    epsilon_asked: float
+    epsilon_asked: float | None
+    """None where nobody is protected."""
     held_out: bool = False
     overrides: dict[str, Any]
     configuration: dict[str, Any]

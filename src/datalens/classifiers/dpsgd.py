@@ -1,0 +1,101 @@
+"""DP-SGD by Opacus: its per-example gradients and clipping, with noise of our own source."""
+
+import warnings
+from hashlib import shake_256
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from opacus.grad_sample import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from torch import nn
+
+from datalens.mechanism.noise import FloatNoise
+
+ROUNDING = 1e-3
+"""Share of a bound that is kept for what single precision adds to norms and sums."""
+
+
+class PrivateOptimizer(DPOptimizer):
+    """Opacus's optimiser, whose noise comes from the operating system, or from a seed.
+
+    Guarantee: what reaches a parameter is a sum, over the examples of a batch, of gradients of norm
+    at most `max_grad_norm`, plus Gaussian noise of `noise_multiplier` times that on every
+    coordinate, divided by the *expected* size of a batch. An example whose gradient is not finite
+    adds nothing. Examples must have been drawn by `poisson_sample`, and one record must be one
+    example.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        *,
+        noise: FloatNoise,
+        noise_multiplier: float,
+        max_grad_norm: float,
+        expected_batch_size: float,
+    ) -> None:
+        super().__init__(
+            optimizer,
+            noise_multiplier=noise_multiplier,
+            max_grad_norm=max_grad_norm * (1 - ROUNDING),
+            expected_batch_size=expected_batch_size,
+        )
+        self._noise, self._key = noise, ""
+        self._sigma = noise_multiplier * max_grad_norm
+
+    def step_on(self, examples: int, *, key: str) -> None:
+        """One step on the gradients of so many examples; `key` names its noise."""
+        self._key = key
+        if examples:
+            self._silence_what_is_not_finite()
+            self.clip_and_accumulate()
+        for p in self.params:
+            if not examples:  # nobody was drawn: only noise
+                p.summed_grad = torch.zeros_like(p)
+        self.add_noise()
+        self.scale_grad()
+        self.original_optimizer.step()
+        self.zero_grad(set_to_none=True)
+
+    def add_noise(self) -> None:
+        sums = [p.summed_grad.detach().flatten() for p in self.params]
+        total = torch.cat(sums).double().cpu().numpy()
+        noisy = torch.from_numpy(self._noise.add(total, sigma=self._sigma, key=self._key))
+        for p, part in zip(self.params, noisy.split([len(s) for s in sums]), strict=True):
+            p.grad = part.to(p).view_as(p)
+
+    def scale_grad(self) -> None:
+        for p in self.params:  # by what was to be expected: how many were drawn is secret
+            p.grad /= self.expected_batch_size
+
+    def _silence_what_is_not_finite(self) -> None:
+        norms = torch.stack([g.flatten(1).norm(dim=1) for g in self.grad_samples], dim=1)
+        broken = ~norms.norm(dim=1).isfinite()
+        if bool(broken.any()):
+            for p in self.params:
+                p.grad_sample = torch.where(broken.view(-1, *[1] * p.dim()), 0.0, p.grad_sample)
+
+
+def with_example_gradients(model: nn.Module) -> GradSampleModule:
+    """The model, whose parameters get a gradient for each example when a *sum* of losses goes back.
+
+    An example's gradient is its own only if no layer mixes examples, as batch norm does: Opacus
+    refuses those.
+    """
+    # Images need no gradient of their own, and Opacus's hooks do without.
+    warnings.filterwarnings("ignore", message="Full backward hook is firing")
+    return GradSampleModule(model, loss_reduction="sum")
+
+
+def poisson_sample(
+    n_records: int, probability: float, secret: bytes, step: int
+) -> NDArray[np.int64]:
+    """Who takes part in a step: each record with the same probability, independently of others.
+
+    The proof needs that nobody can tell who did. So it comes from the run's secret through
+    SHAKE-256, of which no part tells another, and not from a generator made for simulations.
+    """
+    seed = b"poisson" + step.to_bytes(8, "big") + secret
+    bits = np.frombuffer(shake_256(seed).digest(8 * n_records), dtype="<u8")
+    return np.flatnonzero((bits >> np.uint64(11)) * 2.0**-53 < probability)

@@ -77,3 +77,15 @@ def test_no_pair_of_records_is_worse_than_opposite_ones() -> None:
         u, v = ((s * math.cos(a), s * math.sin(a)) for s, a in zip(sizes, angles, strict=True))
         assert over(u, v) <= worst + 1e-6
     assert over((1.3, 0), (-1, 0)) > worst + 1e-3  # the control: a record that is too long
+
+
+def test_orders_without_an_answer_count_as_infinite_and_say_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Of little noise, low orders have a series that does not converge."""
+    event = SampledGaussianRelease(
+        what="dp-sgd", sampling_probability=0.0128, noise_multiplier=0.367879
+    )
+    curve = sampled_renyi(event, [1.1, 2.0])
+    assert np.isinf(curve[0]) and 0 < curve[1] < 100
+    assert capfd.readouterr().err == ""

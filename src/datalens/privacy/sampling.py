@@ -14,7 +14,9 @@ another it has no Renyi bound, so two are derived here and the smaller is taken:
   1 - q + q exp((a - 1) a 4 / (2 z^2)). Exact without sampling.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 import dp_accounting
@@ -41,8 +43,21 @@ def sampled_renyi(
 
 def _blanked(event: SampledGaussianRelease, orders: Curve) -> Curve:
     account = rdp.RdpAccountant(orders, dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
-    account.compose(to_dp_accounting(event))
+    with _quiet():
+        account.compose(to_dp_accounting(event))
     return _rounded_up(account.rdp, event)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """An order whose series does not converge counts as infinite, which need not be announced."""
+    logger = logging.getLogger("absl")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _by_convexity(event: SampledGaussianRelease, a: Curve) -> Curve:

@@ -86,14 +86,24 @@ def test_what_a_critic_says_is_the_slope_of_its_realism() -> None:
     x = images.flatten(1).unsqueeze(0).requires_grad_()
     weights = critics._layout.views(critics.state()["weights"][5:6])
     (slope,) = torch.autograd.grad(realism(weights, x, labels.unsqueeze(0)).sum(), x)
-    torch.testing.assert_close(critics.ask(5, images, labels), slope[0])
+    torch.testing.assert_close(critics.ask([5, 5, 5], images, labels), slope[0])
+
+
+def test_each_image_is_judged_by_the_critic_that_is_named_for_it() -> None:
+    critics, images = trained(*shards()), torch.rand(3, 1, SIDE, SIDE)
+    labels, who = torch.tensor([2, 0, 1]), [4, 1, 4]
+    together = critics.ask(who, images, labels)
+    for at, critic in enumerate(who):
+        alone = critics.ask([critic], images[at : at + 1], labels[at : at + 1])
+        torch.testing.assert_close(together[at], alone[0])
+    assert not torch.allclose(critics.ask([1, 1, 1], images, labels)[0], together[0])
 
 
 def test_critics_learn() -> None:
     """Bright records against dark images: the brighter, the more real."""
     images, labels = torch.full((N, SHARD, 1, SIDE, SIDE), 250, dtype=torch.uint8), shards()[1]
     critics = trained(images, labels, updates=40)
-    slope = critics.ask(3, torch.full((2, 1, SIDE, SIDE), 0.5), torch.tensor([0, 1]))
+    slope = critics.ask([3, 3], torch.full((2, 1, SIDE, SIDE), 0.5), torch.tensor([0, 1]))
     assert (slope.sum(1) > 0).all()
 
 

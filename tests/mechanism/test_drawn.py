@@ -16,7 +16,7 @@ from datalens.mechanism.noise import SeededFloatNoise
 from datalens.privacy.sampling import sampled_renyi
 
 M = 4
-DRAWN = DrawnCritic(n_teachers=10, batch_size=M, clip=0.5, noise_multiplier=0.7)
+DRAWN = DrawnCritic(n_teachers=10, clip=0.5, noise_multiplier=0.7)
 ODD = [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e-320, 0.0]
 
 
@@ -31,14 +31,14 @@ def test_whatever_a_critic_says_moves_a_step_by_no_more_than_is_paid_for(
     u, v = DRAWN.bounded(wild[0]), DRAWN.bounded(wild[1])
     assert np.isfinite(u).all()
     assert np.linalg.norm(u, axis=1).max() <= 0.5
-    assert np.linalg.norm(u - v) <= DRAWN.sensitivity
+    assert np.linalg.norm(u - v, axis=1).max() <= DRAWN.sensitivity
 
 
-def test_the_bound_is_reached_and_a_single_image_s_would_be_too_little() -> None:
-    ones = np.ones((M, 9))
+def test_the_bound_is_reached_and_the_norm_of_one_gradient_would_be_too_little() -> None:
+    ones = np.ones((1, 9))
     moved = np.linalg.norm(DRAWN.bounded(ones) - DRAWN.bounded(-ones))
     assert moved == pytest.approx(DRAWN.sensitivity)
-    assert moved > 1.9 * (2 * DRAWN.clip)  # the mutant: one draw, priced as if for one image
+    assert moved > 1.9 * DRAWN.clip  # the mutant: as if a record could only be left out
 
 
 def test_a_gradient_within_bounds_stays_as_it_is() -> None:
@@ -49,13 +49,8 @@ def test_a_gradient_within_bounds_stays_as_it_is() -> None:
 @pytest.mark.parametrize("factor, fits", [(1.0, True), (0.9, False), (1.1, False)])
 def test_the_noise_is_what_its_price_says(factor: float, fits: bool) -> None:
     found = DRAWN.release(np.zeros((M, 2000)), noise=SeededFloatNoise(b"s"), key="a")
-    claimed = 0.7 * 2 * 0.5 * math.sqrt(M) * factor
+    claimed = 0.7 * 2 * 0.5 * factor
     assert bool(kstest(found.ravel(), "norm", args=(0, claimed)).pvalue > 1e-3) is fits
-
-
-def test_more_images_than_are_paid_for_are_refused() -> None:
-    with pytest.raises(ValueError, match="5 gradients"):
-        DRAWN.release(np.zeros((M + 1, 2)), noise=SeededFloatNoise(b"s"), key="a")
 
 
 Points = NDArray[np.float64]
@@ -96,7 +91,7 @@ def triangle(n_teachers: int) -> tuple[tuple[Points, Points], Points]:
 @pytest.mark.parametrize("z", [0.45, 0.7, 1.5])
 def test_no_critics_cost_more_than_is_charged(n_teachers: int, z: float) -> None:
     """Random points at most 1 apart, and the worst known; any three lie in a plane."""
-    drawn = DrawnCritic(n_teachers=n_teachers, batch_size=1, clip=1.0, noise_multiplier=z)
+    drawn = DrawnCritic(n_teachers=n_teachers, clip=1.0, noise_multiplier=z)
     chance = np.random.default_rng(n_teachers)
     for order in (1.5, 2.0, 4.0):
         charged = price(drawn.event.sampling_probability, z, order)
@@ -114,6 +109,13 @@ def test_one_in_n_would_be_too_little(z: float) -> None:
     """The control: the price of being drawn once in N is less than a triangle costs."""
     own, others = triangle(50)
     assert divergence(own, others, z, 2.0) > 1.1 * price(1 / 50, z, 2.0)
+
+
+def test_one_draw_for_four_images_would_cost_more_than_four_draws() -> None:
+    """The control: one critic for all of them moves twice as far, with the same noise."""
+    own, others = triangle(10)
+    together = divergence(own, others, 0.9 / 2, 4.0)
+    assert together > 2 * 4 * price(DRAWN.event.sampling_probability, 0.9, 4.0)
 
 
 def test_integration_is_exact_where_the_truth_is_known() -> None:

@@ -1,5 +1,6 @@
 """gswgan: who is drawn leaves no trace, a record reaches one critic, and runs can be resumed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.stats import chisquare
+from scipy.stats import binomtest, chisquare
 from torch import Tensor
 
 from datalens import DataLensError, Records
@@ -84,9 +85,9 @@ def test_critics_that_learn_when_drawn_are_caught(
     """The mutant, and what the paper's code does: the drawn critic is updated, the others not."""
     own_ask = Critics.ask
 
-    def ask(self: Critics, critic: int, images: Tensor, labels: Tensor) -> Tensor:
-        self.state()["weights"][critic] *= 0.99
-        return own_ask(self, critic, images, labels)
+    def ask(self: Critics, who: Sequence[int], images: Tensor, labels: Tensor) -> Tensor:
+        self.state()["weights"][list(who)] *= 0.99
+        return own_ask(self, who, images, labels)
 
     monkeypatch.setattr(Critics, "ask", ask)
     assert other_draws(tmp_path, monkeypatch) == {0, N - 1}
@@ -124,9 +125,33 @@ def test_shards_that_wrap_around_are_caught(
 
 @pytest.mark.parametrize("stuck, fits", [(0.0, True), (0.1, False)])
 def test_every_critic_is_drawn_equally_often(stuck: float, fits: bool) -> None:
-    draws = np.array([derive(b"s" * 32, "drawn", step) % 7 for step in range(7000)])
+    steps, images = range(1000), range(7)
+    draws = np.array([derive(b"s" * 32, "drawn", s, image) % 7 for s in steps for image in images])
     draws[: int(stuck * len(draws))] = 3  # the control
     assert bool(chisquare(np.bincount(draws, minlength=7)).pvalue > 1e-3) is fits
+
+
+@pytest.mark.parametrize("one_for_all, fits", [(False, True), (True, False)])
+def test_two_images_of_a_step_have_critics_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_for_all: bool, fits: bool
+) -> None:
+    """As often the same as chance has it; the control is one draw for the whole batch."""
+    asked: list[Sequence[int]] = []
+    own_ask, own_derive = Critics.ask, gswgan.derive
+
+    def ask(self: Critics, who: Sequence[int], images: Tensor, labels: Tensor) -> Tensor:
+        asked.append(who)
+        return own_ask(self, who, images, labels)
+
+    monkeypatch.setattr(Critics, "ask", ask)
+    if one_for_all:
+        monkeypatch.setattr(gswgan, "derive", lambda *words: own_derive(*words[:3]))
+    session = Session.start(ledger="x", folder=tmp_path / "run", seed=3)
+    gan = Gan(GsWgan(**SMALL).resolve(records().public), records(), session, torch.ones(3) / 3)
+    for number in range(200):
+        gan.step(number)
+    same = sum(who[0] == who[1] for who in asked)
+    assert bool(binomtest(same, 200, 1 / N).pvalue > 1e-3) is fits
 
 
 class StopAfter(Silent):
@@ -147,7 +172,7 @@ def stopped(folder: Path, steps: int) -> Session:
     with pytest.raises(Stopped):
         GsWgan(**SMALL).fit(records(), session=session)
     charges = session.ledger.charges(session.run)
-    assert sum(charge.count for charge in charges) == steps
+    assert sum(charge.count for charge in charges) == steps * SMALL["batch_size"]
     return session
 
 
@@ -174,7 +199,7 @@ def test_a_lost_block_is_passed_over_and_stays_charged(tmp_path: Path) -> None:
     stopped(folder, 2 * EVERY)
     (folder / "releases" / f"steps-{EVERY}.safetensors").unlink()
     resumed = GsWgan(**SMALL).fit(records(), session=Session.resume(folder=folder))
-    assert resumed.certificate["releases"] == STEPS
+    assert resumed.certificate["releases"] == STEPS * SMALL["batch_size"]
     resumed.save(tmp_path / "out")
     assert not verify(tmp_path / "out")
 
@@ -202,11 +227,11 @@ def test_a_plan_resolved_from_its_own_settings_is_the_same() -> None:
 
 
 def test_what_the_paper_s_setting_costs() -> None:
-    """docs/methods/gswgan.md: noise of 1.07 in units of 2 C, which is that of one image of 32."""
-    own = DrawnCritic(n_teachers=1000, batch_size=32, clip=1.0, noise_multiplier=1.07 / 32**0.5)
-    once = replace(own.event, sampling_probability=1 / 1000)
-    costs = [epsilon([Charge(event=e, count=20_000)], 1e-5) for e in (own.event, once)]
-    assert costs == pytest.approx([683, 366], abs=1)
+    """docs/methods/gswgan.md: noise of 1.07 in units of 2 C, with a draw for each image or not."""
+    own = DrawnCritic(n_teachers=1000, clip=1.0, noise_multiplier=1.07).event
+    for_all = replace(own, noise_multiplier=1.07 / 32**0.5)
+    assert epsilon([Charge(event=own, count=20_000 * 32)], 1e-5) == pytest.approx(10.05, abs=0.01)
+    assert epsilon([Charge(event=for_all, count=20_000)], 1e-5) == pytest.approx(683, abs=1)
 
 
 class Cheaper(DrawnCritic):

@@ -4,6 +4,8 @@ A critic is a layer of leaky units and a head for each class. So few layers that
 penalty needs no second differentiation: everything is a handful of batched products.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -86,11 +88,15 @@ class Critics:
             self._adam.step(rows, gradient)
 
     @torch.no_grad()
-    def ask(self, critic: int, images: Tensor, labels: Tensor) -> Tensor:
-        """d realism / d image in one critic's eyes, (m, pixels): following it looks more real."""
-        weights = self._layout.views(self._adam.weights[critic : critic + 1])
-        x = images.flatten(1).unsqueeze(0)
-        return _slopes(weights, _before(weights, x), labels.unsqueeze(0))[0] @ weights["see"][0]
+    def ask(self, who: Sequence[int], images: Tensor, labels: Tensor) -> Tensor:
+        """d realism / d image, (m, pixels): following it, an image looks more real.
+
+        Each image in the eyes of the critic that `who` names for it.
+        """
+        weights = self._layout.views(self._adam.weights[list(who)])
+        x = images.flatten(1).unsqueeze(1)
+        slopes = _slopes(weights, _before(weights, x), labels.unsqueeze(1))
+        return torch.bmm(slopes, weights["see"]).squeeze(1)
 
     def _begin(self, weights: Tensor, chance: torch.Generator) -> None:
         views = self._layout.views(weights.unsqueeze(0))

@@ -1,7 +1,6 @@
-"""The gradients of one critic out of many, and what it costs that nobody knows which."""
+"""The gradient of one critic out of many, and what it costs that nobody knows which."""
 
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 
@@ -14,13 +13,14 @@ SHAVED = 1 - 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnCritic:
-    """One critic is drawn in secret and its gradients on a batch of images are released.
+    """For an image a critic is drawn in secret, and its gradient on that image is released.
 
-    Guarantee: every draw is uniform over all critics, independent of everything before, and
-    never published, and one record reaches one critic. A gradient has norm at most `clip`, so two
-    matrices of m gradients are at most 2 * clip * sqrt(m) apart, which is the unit in which
-    `noise_multiplier` measures the noise. A step then costs at every Renyi order no more than a
-    sampled Gaussian step in which a record takes part with probability 2 / N, blanked or replaced.
+    Guarantee: every draw is uniform over all critics, independent of all others and of everything
+    before, and never published, and one record reaches one critic. A gradient has norm at most
+    `clip`, so two are at most 2 * clip apart, which is the unit in which `noise_multiplier`
+    measures the noise. An image then costs at every Renyi order no more than a sampled Gaussian
+    step in which a record takes part with probability 2 / N, blanked or replaced; m images cost m
+    times that, also in one step.
 
     Proof. Let q = 1 / N, and let the record's critic give u with the record and v without. What is
     released has the density P = (1 - q) M + q N(u) or Q = (1 - q) M + q N(v), where M mixes the
@@ -43,14 +43,12 @@ class DrawnCritic:
 
     n_teachers: int
     """Critics, each the teacher of one shard."""
-    batch_size: int
-    """Images in a step, all shown to the one critic."""
     clip: float
     noise_multiplier: float
-    """Standard deviation of the noise, in units of how far one record can move a step."""
+    """Standard deviation of the noise, in units of how far one record can move a gradient."""
 
     def __post_init__(self) -> None:
-        positive(n_teachers=self.n_teachers, batch_size=self.batch_size, clip=self.clip)
+        positive(n_teachers=self.n_teachers, clip=self.clip)
 
     @property
     def event(self) -> SampledGaussianRelease:
@@ -62,7 +60,7 @@ class DrawnCritic:
 
     @property
     def sensitivity(self) -> float:
-        return 2 * self.clip * sqrt(self.batch_size)
+        return 2 * self.clip
 
     def bounded(self, gradients: Floats) -> Floats:
         """Every row with norm at most `clip`; one that is not finite says nothing."""
@@ -72,8 +70,9 @@ class DrawnCritic:
             return np.where(np.isfinite(norms), gradients * shrink, 0.0)
 
     def release(self, gradients: Floats, *, noise: FloatNoise, key: str) -> Floats:
-        """The drawn critic's gradients (m, pixels), bounded, with noise on every coordinate."""
-        if len(gradients) != self.batch_size:
-            raise ValueError(f"{len(gradients)} gradients, where {self.batch_size} are paid for")
+        """Drawn critics' gradients (m, pixels), bounded, with noise on every coordinate.
+
+        These are m releases: each row is of a critic that was drawn for it alone.
+        """
         sigma = self.noise_multiplier * self.sensitivity
         return noise.add(self.bounded(gradients), sigma=sigma, key=key)

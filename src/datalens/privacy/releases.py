@@ -110,13 +110,13 @@ class Releases:
         return _from_bytes(known, f"The stored release {self._stored(key)}", shape)
 
     def take_steps(
-        self, key: str, event: Event, steps: int, work: Callable[[], bytes], *, size: int
+        self, key: str, event: Event, count: int, work: Callable[[], bytes], *, size: int
     ) -> bytes | None:
         """The public state after some noisy steps: recalled if it is stored, else paid and made.
 
-        `work` takes the steps, each with noise of its own, and gives the state that follows, of at
-        most `size` bytes. All steps are charged before the first is taken. None is a state that
-        a crash has lost, or that a later one has made superfluous: see `forget`.
+        `work` takes the steps, `count` releases in all, each with noise of its own, and gives the
+        state that follows, of at most `size` bytes. All are charged before the first. None is a
+        state that a crash has lost, or that a later one has made superfluous: see `forget`.
         """
         if self.ranks.size > 1:
             raise DataLensError("Noisy steps are taken by one rank; run without others.")
@@ -126,7 +126,7 @@ class Releases:
         if known != NEW:
             return known
         with _room(self._stored(key, STATE), size) as store:
-            self.ledger.spend(self.run, key, event, count=steps)
+            self.ledger.spend(self.run, key, event, count=count)
             state = work()
             if len(state) > size:
                 raise ValueError(f"a state of {len(state)} bytes, where {size} were announced")

@@ -163,13 +163,13 @@ UNPROTECTED = frozenset({"dcgan"})
 
 
 def _gswgan(settings: Named) -> dict[str, Named]:
-    steps = {
-        "count": settings["steps"],
-        # one critic in n is drawn, and twice that is what the proof needs
+    images = {
+        # for each image one critic in n is drawn, and twice that is what the proof needs
+        "count": settings["steps"] * settings["batch_size"],
         "sampling_probability": min(1.0, 2 / settings["n_teachers"]),
         "noise_multiplier": settings["noise_multiplier"],
     }
-    return {"drawn-critic": steps}
+    return {"drawn-critic": images}
 
 
 _PLANS: dict[str, Callable[[Named], dict[str, Named]]] = {

@@ -31,7 +31,7 @@ BLOCK = 500
 class DcGanSettings(Unprotected):
     """A GAN with the usual loss."""
 
-    steps: int = Field(default=12_000, gt=0, le=MOST_UPDATES)
+    steps: int = Field(default=6_000, gt=0, le=MOST_UPDATES)
     """Each of the critic and of the generator."""
     batch_size: int = Field(default=64, gt=0, le=MOST_IMAGES)
     critic_learning_rate: float = Field(default=4e-4, gt=0, le=1)

@@ -1,5 +1,4 @@
-"""gswgan: a generator that follows the noisy gradients of one critic out of many, drawn anew
-for each step.
+"""gswgan: a generator that follows the noisy gradients of critics, one drawn for each image.
 
 Critics train on shards of their own, in public intervals, against the generator as it then is.
 """
@@ -46,11 +45,12 @@ class GsWganSettings(Settings):
     n_teachers: int | None = Field(default=None, gt=0)
     """Critics. None: one for 60 records, and at most 1,000."""
     steps: int = Field(default=10_000, gt=0, le=MOST_UPDATES)
-    """Of the generator: each is a release."""
+    """Of the generator."""
     batch_size: int = Field(default=8, gt=0, le=MOST_IMAGES)
-    """Images in a step."""
+    """Images in a step: each is a release."""
     noise_multiplier: float | None = Field(default=None, ge=1e-6)
-    """Noise, in units of how far a record can move a step. None: the least the budget allows."""
+    """Noise, in units of how far a record can move a gradient. None: the least that the budget
+    allows."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient on an image."""
     warm_up: int = Field(default=40, ge=0, le=MOST_UPDATES)
@@ -75,7 +75,7 @@ class GsWganSettings(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class GsWganPlan(Plan):
-    """Steps, each on the gradients of a critic that is drawn in secret."""
+    """Steps on gradients of critics that are drawn in secret."""
 
     method: ClassVar[str] = "gswgan"
     noise: ClassVar[NoiseKind] = "float-secure"
@@ -91,17 +91,14 @@ class GsWganPlan(Plan):
         counts = class_prior(settings, public, rho)
         given = settings.noise_multiplier
         drawn = DrawnCritic(
-            n_teachers=n_teachers,
-            batch_size=settings.batch_size,
-            clip=settings.clip,
-            noise_multiplier=given or 1.0,
+            n_teachers=n_teachers, clip=settings.clip, noise_multiplier=given or 1.0
         )
         if given is None:
             least = noise_multiplier_for(
                 settings.epsilon,
                 settings.delta,
                 sampling_probability=drawn.event.sampling_probability,
-                steps=settings.steps,
+                steps=settings.steps * settings.batch_size,
                 accountant=settings.accountant,
                 beside=[Charge(event=counts.event, count=1)] if counts else [],
             )
@@ -126,7 +123,8 @@ class GsWganPlan(Plan):
         return self.charges_after(self.settings.steps)
 
     def charges_after(self, steps: int) -> list[Charge]:
-        return [*self.first_charges, Charge(event=self.drawn.event, count=steps)]
+        images = steps * self.settings.batch_size
+        return [*self.first_charges, Charge(event=self.drawn.event, count=images)]
 
     def spent_after(self, steps: int) -> float:
         chosen = self.settings
@@ -146,8 +144,8 @@ class GsWgan(GanSynthesizer):
 
     Guarantee: a record reaches one critic (data/shards.py). What a critic knows is a function of
     its shard, of its own stream and of past generators, and never of having been drawn
-    (ensemble/critics.py). In each step one critic is drawn, uniformly and in secret, and what
-    leaves is its bounded gradients under noise (mechanism/drawn.py); the generator follows those
+    (ensemble/critics.py). For each image a critic is drawn, uniformly and in secret, and what
+    leaves is its bounded gradient under noise (mechanism/drawn.py); the generator follows those
     and nothing else of the records.
     """
 
@@ -176,6 +174,7 @@ class GsWgan(GanSynthesizer):
             steps=plan.settings.steps,
             block=plan.settings.refresh_every,
             spent=plan.spent_after,
+            releases=plan.settings.batch_size,
             before=gan.refresh,
         )
         gan.checkpoints.clear()
@@ -225,13 +224,14 @@ class Gan:
             self._owed.pop(0)
 
     def step(self, number: int) -> None:
-        """One critic, drawn in secret, says how images should change; the generator follows."""
+        """Critics, drawn in secret, say how images should change; the generator follows."""
         chosen, drawn = self._plan.settings, self._plan.drawn
         labels, latents = self._inputs(chosen.batch_size, "step", number)
         images = self.generator(latents, labels)
         # 63 bits of a hash of the secret: as good as uniform over so few critics.
-        critic = derive(self._session.secret, "drawn", number) % drawn.n_teachers
-        gradients = self.critics.ask(critic, images.detach(), labels)
+        draws = (derive(self._session.secret, "drawn", number, at) for at in range(len(labels)))
+        who = [draw % drawn.n_teachers for draw in draws]
+        gradients = self.critics.ask(who, images.detach(), labels)
         release = drawn.release(
             gradients.double().numpy(), noise=self._noise, key=f"drawn-critic/{number}"
         )

@@ -85,9 +85,10 @@ def take_steps(
     steps: int,
     block: int,
     spent: Callable[[int], float],
+    releases: int = 1,
     before: Callable[[int, bool], None] | None = None,
 ) -> None:
-    """All the steps that a plan has, from the first that is not stored.
+    """All the steps that a plan has, each of so many `releases`, from the first not stored.
 
     `before` is told the first step of each block and whether the block is paid already, so that
     none of its steps will be taken. It sees every state from the first on, also when a run is
@@ -111,7 +112,8 @@ def take_steps(
                     session.observer.progress("steps", number, steps)
             return save({name: each.contiguous() for name, each in trainee.state().items()})
 
-        state = session.releases.take_steps(key, event, last - first, work, size=size)
+        count = (last - first) * releases
+        state = session.releases.take_steps(key, event, count, work, size=size)
         if state is not None:  # one that is lost, or superfluous, is passed over
             trainee.load_state(_tensors(state, key))
             stored.append(key)

@@ -1,9 +1,12 @@
 """One change at a time to what `datalens` does, judged on held-out training records.
 
     python benchmarks/ablation.py --jobs 2
+    python benchmarks/ablation.py --jobs 2 --first 6 --images 50000 --seeds 1 \
+        --out docs/results/ablation-50000
 
-The test sets are not read. Cells go to docs/results/ablation, one JSON each, as those of
-`datalens bench utility` do; what is there already is not repeated.
+The first has every change, the second the main ones with as many images as elsewhere. The test
+sets are not read. One JSON for each cell goes to --out, as with `datalens bench utility`; what is
+there already is not repeated.
 """
 
 import argparse
@@ -35,14 +38,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="+", default=["mnist", "fashion-mnist"])
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--first", type=int, default=len(CHANGES), help="so many changes alone")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("docs/results/ablation"))
     given = parser.parse_args()
     cells = [
         cell
-        for method, settings in CHANGES
+        for method, settings in CHANGES[: given.first]
         for cell in asked(
             datasets=given.datasets,
             methods=[method],
@@ -56,7 +60,10 @@ def main() -> None:
         seeds=given.seeds,
         jobs=given.jobs,
         out=given.out,
-        command=f"python benchmarks/ablation.py --seeds {given.seeds} --images {given.images}",
+        command=(
+            f"python benchmarks/ablation.py --first {given.first} --seeds {given.seeds}"
+            f" --images {given.images}"
+        ),
         images=given.images,
     )
 

@@ -13,11 +13,13 @@ from rich.console import Console
 from datalens.data import Records
 from datalens.errors import DataLensError
 from datalens.synthesizers import ClassGaussian, DataLens, Synthesizer
-from datalens.utility.accuracy import JUDGED_IMAGES, Accuracy, judged_accuracy
+from datalens.utility.accuracy import Accuracy, judged_accuracy
 from datalens.workflows.fitting import Source, fit_run
 from datalens.workflows.runs import load_run
 
 DATA, EPSILON, LEDGER = "fashion-mini", 10.0, "demo"
+JUDGED = 20_000
+"""Images that each judge learns from: fewer than usual, for those who watch."""
 
 
 def run_demo(out: Path) -> None:
@@ -34,8 +36,8 @@ def run_demo(out: Path) -> None:
     result = fit_run(DataLens(epsilon=EPSILON), source, out, ledger=LEDGER, seed=None)
 
     alone = ClassGaussian(epsilon=EPSILON).fit(source.records(), ledger=LEDGER)
-    typer.echo("Now the judge: a small CNN learns from 50,000 synthetic images, is tested on real.")
-    with Console(stderr=True).status("Two judges at work, about two minutes ..."):
+    typer.echo(f"Now the judge: a small CNN learns from {JUDGED:,} of its images, is tested on real.")
+    with Console(stderr=True).status("Two judges at work, a minute or two ..."):
         own, floor = judge_both(load_run(out), alone, source.test_records())
     figures = {
         "datalens": own.to_json(),
@@ -63,6 +65,6 @@ def judge_both(first: Synthesizer, second: Synthesizer, test: Records) -> list[A
     with ProcessPoolExecutor(
         2, get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
     ) as pool:
-        samples = [made.sample(JUDGED_IMAGES, seed=0) for made in (first, second)]
+        samples = [made.sample(JUDGED, seed=0) for made in (first, second)]
         pending = [pool.submit(judged_accuracy, *drawn, test) for drawn in samples]
         return [judged.result() for judged in pending]

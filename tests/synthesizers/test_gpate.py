@@ -17,7 +17,8 @@ from datalens.privacy.accountants import Charge
 from datalens.privacy.releases import Releases
 from datalens.privacy.verify import verify
 from datalens.synthesizers import gpate, voting
-from datalens.synthesizers.gpate import GPate, GPatePlan, GPateSettings
+from datalens.synthesizers.gpate import GPate
+from datalens.synthesizers.gpate_plan import GPatePlan, GPateSettings
 from datalens.synthesizers.session import Session, Silent, Stopped
 from datalens.synthesizers.voting import hire
 
@@ -104,7 +105,7 @@ def test_checks_that_are_not_charged_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither reserved nor bought: the largest counts are looked at for nothing."""
-    charges_after, obtain = GPatePlan._charges_after, Releases.obtain
+    charges_after, obtain = GPatePlan.charges_after, Releases.obtain
 
     def without_checks(self: GPatePlan, steps: int) -> list[Charge]:
         return [c for c in charges_after(self, steps) if c.event.what != "vote-checks"]
@@ -119,7 +120,7 @@ def test_checks_that_are_not_charged_are_caught(
         patch.setattr(GPatePlan, "parameters", {"binned-votes": {"projected": 5}})
         wrong = verify(fitted(tmp_path / "reserved"))
         assert any("fewer vote-checks" in sentence for sentence in wrong)
-    monkeypatch.setattr(GPatePlan, "_charges_after", without_checks)
+    monkeypatch.setattr(GPatePlan, "charges_after", without_checks)
     wrong = verify(fitted(tmp_path / "run"))
     assert any("does not follow from config.toml" in sentence for sentence in wrong)
 

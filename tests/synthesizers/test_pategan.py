@@ -138,7 +138,7 @@ def test_the_steps_are_fixed_by_the_budget_and_one_more_would_not_fit(
     assert again == first and again.to_toml() == first.to_toml()
     by_scale = {**asked, "scale": first.votes.scale, "steps": None}
     assert PateGan(**by_scale).resolve(FACTS).steps == 4
-    assert epsilon(first._charges_after(5), 1e-5) > goal
+    assert epsilon(first.charges_after(5), 1e-5) > goal
     with pytest.raises(DataLensError, match="does not pay for 5 steps"):
         PateGan(**{**by_scale, "steps": 5}).resolve(FACTS)
 

@@ -459,6 +459,21 @@ def test_bad_input(command: Any, tmp_path: Path, words: list[str], said: str) ->
     assert not (tmp_path / "out").exists()
 
 
+def test_as_many_jobs_as_cores_unless_teachers_fill_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heavy = cells.asked(
+        datasets=["digits"],
+        methods=["pategan"],
+        epsilons=[3.0],
+        settings={"discriminator": "reference", "n_teachers": 10},
+    )
+    for there, expected in ((1, 1), (2, 2), (64, running.MOST_JOBS)):
+        monkeypatch.setattr(running, "cores", lambda there=there: there)
+        assert running.usual_jobs(asked()) == expected
+        assert running.usual_jobs([*asked(), *heavy]) == 1
+
+
 def test_the_folder_must_be_one(command: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, _, err = command("--datasets", "digits", "--out", tmp_path / "file")

@@ -18,7 +18,7 @@ from datalens.ensemble.streams import stream
 from datalens.errors import DataLensError
 from datalens.mechanism.events import SampledGaussianRelease
 from datalens.mechanism.noise import NoiseKind
-from datalens.privacy.accountants import Charge, epsilon
+from datalens.privacy.accountants import Charge
 from datalens.privacy.calibration import budget_rho, noise_multiplier_for
 from datalens.synthesizers.gan import (
     GanSynthesizer,
@@ -107,16 +107,8 @@ class DpGanPlan(Plan):
             )
         return plan
 
-    @property
-    def charges(self) -> list[Charge]:
-        return self.charges_after(self.settings.steps)
-
     def charges_after(self, steps: int) -> list[Charge]:
         return [*self.first_charges, Charge(event=self.event, count=steps)]
-
-    def spent_after(self, steps: int) -> float:
-        chosen = self.settings
-        return epsilon(self.charges_after(steps), chosen.delta, chosen.accountant)
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:

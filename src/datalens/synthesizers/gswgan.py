@@ -17,7 +17,7 @@ from datalens.ensemble.streams import derive, stream
 from datalens.errors import DataLensError
 from datalens.mechanism.drawn import DrawnCritic
 from datalens.mechanism.noise import NoiseKind
-from datalens.privacy.accountants import Charge, epsilon
+from datalens.privacy.accountants import Charge
 from datalens.privacy.calibration import budget_rho, noise_multiplier_for
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.gan import (
@@ -118,17 +118,9 @@ class GsWganPlan(Plan):
             )
         return plan
 
-    @property
-    def charges(self) -> list[Charge]:
-        return self.charges_after(self.settings.steps)
-
     def charges_after(self, steps: int) -> list[Charge]:
         images = steps * self.settings.batch_size
         return [*self.first_charges, Charge(event=self.drawn.event, count=images)]
-
-    def spent_after(self, steps: int) -> float:
-        chosen = self.settings
-        return epsilon(self.charges_after(steps), chosen.delta, chosen.accountant)
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:

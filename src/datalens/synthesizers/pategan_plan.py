@@ -12,7 +12,7 @@ from datalens.ensemble.teachers import default_block_size
 from datalens.errors import DataLensError
 from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.real_votes import RealVotes
-from datalens.privacy.accountants import Charge, epsilon, rho_of
+from datalens.privacy.accountants import Charge, rho_of
 from datalens.privacy.calibration import (
     budget_rho,
     laplace_scale_for,
@@ -87,21 +87,12 @@ class PateGanPlan(Plan):
     block_size: int
     real_batch: int
 
-    @property
-    def charges(self) -> list[Charge]:
-        return self._charges_after(self.steps)
-
-    def _charges_after(self, steps: int) -> list[Charge]:
+    def charges_after(self, steps: int) -> list[Charge]:
         """A step with a batch of m images makes m releases and pays for each."""
         if steps == 0:
             return self.first_charges
         count = steps * self.settings.batch_size
         return [*self.first_charges, Charge(event=self.votes.event, count=count)]
-
-    def spent_after(self, steps: int) -> float:
-        """Epsilon after so many steps, by the accountant that sizes the run."""
-        chosen = self.settings
-        return epsilon(self._charges_after(steps), chosen.delta, chosen.accountant)
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:

@@ -49,6 +49,10 @@ class Plan:
     @property
     def charges(self) -> list[Charge]:
         """The whole cost, as it is reserved."""
+        return self.charges_after(self.facts["steps"])
+
+    def charges_after(self, steps: int) -> list[Charge]:
+        """What is paid by then."""
         return self.first_charges
 
     @property
@@ -60,6 +64,10 @@ class Plan:
     def spent(self) -> float:
         """Epsilon when all is done, by the accountant that sizes the run."""
         return epsilon(self.charges, self.settings.delta, self.settings.accountant)
+
+    def spent_after(self, steps: int) -> float:
+        """Epsilon after so many steps, by the accountant that sizes the run."""
+        return epsilon(self.charges_after(steps), self.settings.delta, self.settings.accountant)
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
@@ -119,14 +127,6 @@ class DataLensPlan(Plan):
     settings: DataLensSettings
     start: WarmStartPlan | None
 
-    def spent_after(self, steps: int) -> float:
-        """Epsilon after so many steps, by the accountant that sizes the run."""
-        chosen = self.settings
-        return epsilon(self._charges_after(steps), chosen.delta, chosen.accountant)
-
-    def _charges_after(self, steps: int) -> list[Charge]:
-        return self.first_charges
-
     @classmethod
     def resolve(cls, settings: DataLensSettings, public: PublicFacts) -> "DataLensPlan":
         """The plan, which is a `VotingPlan` if there are votes."""
@@ -172,11 +172,7 @@ class VotingPlan(DataLensPlan):
     def n_teachers(self) -> int:
         return self.topagg.n_teachers
 
-    @property
-    def charges(self) -> list[Charge]:
-        return self._charges_after(self.steps)
-
-    def _charges_after(self, steps: int) -> list[Charge]:
+    def charges_after(self, steps: int) -> list[Charge]:
         """A step with a batch of m images makes m releases and pays for each."""
         if steps == 0:
             return self.first_charges

@@ -36,7 +36,9 @@ def run_demo(out: Path) -> None:
     result = fit_run(DataLens(epsilon=EPSILON), source, out, ledger=LEDGER, seed=None)
 
     alone = ClassGaussian(epsilon=EPSILON).fit(source.records(), ledger=LEDGER)
-    typer.echo(f"Now the judge: a small CNN learns from {JUDGED:,} of its images, is tested on real.")
+    typer.echo(
+        f"Now the judge: a small CNN learns from {JUDGED:,} of its images, is tested on real."
+    )
     with Console(stderr=True).status("Two judges at work, a minute or two ..."):
         own, floor = judge_both(load_run(out), alone, source.test_records())
     figures = {

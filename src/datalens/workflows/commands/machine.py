@@ -136,7 +136,9 @@ def utility(
         str, typer.Option(help="By name: class-gaussian, datalens, datalens-paper, ...; or all.")
     ] = "class-gaussian,datalens",
     seeds: Annotated[int, typer.Option(help="Repetitions of each, with fresh noise.")] = 3,
-    jobs: Annotated[int, typer.Option(help="Repetitions at a time; they share the cores.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="Repetitions at a time, sharing the cores; usually 2 to 4.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where results are, and go.")] = Path(
         "docs/results/utility"
     ),
@@ -158,14 +160,15 @@ def utility(
     from datalens.workflows.bench.tables import for_markdown
     from datalens.workflows.bench.utility.cells import asked
     from datalens.workflows.bench.utility.pages import utility_tables
-    from datalens.workflows.bench.utility.running import run_bench
+    from datalens.workflows.bench.utility.running import run_bench, usual_jobs
 
     for option, count in {"--seeds": seeds, "--jobs": jobs, "--images": images}.items():
-        if count < 1:
+        if count is not None and count < 1:
             raise DataLensError(f"{option} must be at least 1, got {count}.")
     # Where data lie and results go says something of this machine only.
     options = {"datasets": datasets, "epsilons": epsilons, "methods": methods, "seeds": seeds}
-    words = [f"--{name} {value}" for name, value in {**options, "jobs": jobs}.items()]
+    words = [f"--{name} {value}" for name, value in options.items()]
+    words += [f"--jobs {jobs}"] if jobs else []
     words += [f"--set {text}" for text in set_ or []]
     words += ["--held-out"] if held_out else []
     words += [f"--images {images}"] if images != accuracy.JUDGED_IMAGES else []
@@ -181,7 +184,7 @@ def utility(
         result = run_bench(
             cells,
             seeds=seeds,
-            jobs=jobs,
+            jobs=jobs or usual_jobs(cells),
             out=out,
             command=" ".join(["datalens bench utility", *words]),
             images=images,

@@ -14,7 +14,10 @@ from datalens.workflows.bench.utility.cells import Cell
 from datalens.workflows.bench.utility.folder import alone_in
 from datalens.workflows.bench.utility.results import Repetition, Result
 from datalens.workflows.bench.utility.unit import Order
-from datalens.workflows.bench.utility.workers import Outcome, Processes, Work, done
+from datalens.workflows.bench.utility.workers import Outcome, Processes, Work, cores, done
+
+MOST_JOBS = 4
+"""At a time, unless told: each needs a gigabyte or two."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,12 @@ def run_bench(
                 )
         folder.write_page()  # also over cells that others have put there
         return Bench(results=list(folder.results.values()), failed=failed)
+
+
+def usual_jobs(cells: Sequence[Cell]) -> int:
+    """As many as there are cores, within reason; one, if there are teachers that fill memory."""
+    heavy = any(c.configuration["settings"].get("discriminator") == "reference" for c in cells)
+    return 1 if heavy else min(cores(), MOST_JOBS)
 
 
 def _order(cell: Cell, seed: int, images: int, data_dir: Path | None, source: str) -> Order:

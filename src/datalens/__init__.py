@@ -4,7 +4,15 @@ import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ClassGaussian", "DataLens", "DataLensError", "Records", "load"]
+__all__ = [
+    "ClassGaussian",
+    "DataLens",
+    "DataLensError",
+    "Records",
+    "TopAggOptimizer",
+    "load",
+    "make_private",
+]
 
 # Threads that wait by sleeping: a little slower on an idle machine, and many times faster than
 # threads that spin as soon as anything else runs. Read by OpenMP when PyTorch is loaded.
@@ -14,6 +22,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 if TYPE_CHECKING:
+    from datalens.classifiers.private import make_private
+    from datalens.classifiers.topagg import TopAggOptimizer
     from datalens.data import Records, load
     from datalens.errors import DataLensError
     from datalens.synthesizers import ClassGaussian, DataLens
@@ -23,7 +33,9 @@ _HOMES = {
     "DataLens": "datalens.synthesizers",
     "DataLensError": "datalens.errors",
     "Records": "datalens.data",
+    "TopAggOptimizer": "datalens.classifiers.topagg",
     "load": "datalens.data",
+    "make_private": "datalens.classifiers.private",
 }
 
 

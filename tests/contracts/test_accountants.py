@@ -163,6 +163,7 @@ def test_who_may_size_a_private_run() -> None:
     assert bounds == {
         "certified": [True, True, True],
         "paper": [True, True, True],
+        "moments": [True, True, True],
         "gaussian": [False, False, False],
         "pld": [False, True, False],
     }
@@ -177,4 +178,4 @@ def test_a_charge_counts_releases(count: Any) -> None:
 def test_unknown_accountants_are_refused() -> None:
     for charges in ([release()], [step()]):
         with pytest.raises(DataLensError, match="Unknown accountant"):
-            epsilon(charges, DELTA, "moments")  # type: ignore[arg-type]
+            epsilon(charges, DELTA, "hopeful")  # type: ignore[arg-type]

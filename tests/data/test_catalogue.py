@@ -41,13 +41,10 @@ def lay_out(root: Path, name: str = "mnist", *, packed: bool = False) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty machine: no cache, no system data sets, no network."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("DATALENS_DATA", raising=False)
-    monkeypatch.setattr("datalens.data.official._DEBIAN", tmp_path / "debian")
+def cache(empty_machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty machine without a network."""
     serve(monkeypatch, {})
-    return tmp_path / "cache" / "datalens"
+    return empty_machine
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> list[str]:
@@ -146,7 +143,10 @@ def test_the_catalogue_reads_and_asks_nothing(monkeypatch: pytest.MonkeyPatch) -
     asked = serve(monkeypatch, {})
     monkeypatch.setattr("datalens.data.npz._opened", None)
     listed = {description.name: description for description in catalogue()}
-    assert list(listed) == ["fashion-mini", "digits", "mnist", "fashion-mnist"]
+    assert list(listed) == [
+        *("fashion-mini", "digits", "mnist", "fashion-mnist", "cifar10"),
+        *("celeba-gender", "celeba-hair", "places365"),
+    ]
     assert listed["fashion-mini"].found
     assert (listed["mnist"].n_records, listed["mnist"].n_test_records) == (60_000, 10_000)
     assert "published" in listed["mnist"].public

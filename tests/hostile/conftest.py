@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from datalens.synthesizers import METHODS
+from datalens.synthesizers.private_classifier import CLASSIFIERS
 from datalens.synthesizers.session import Stopped
 from datalens.workflows.fitting import Source, fit_run
 from datalens.workflows.progress import Watcher
@@ -41,6 +42,9 @@ def whole_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, P
             synthesizer = METHODS[method](**budget, **settings)
             fit_run(synthesizer, source, folder / method, ledger=None, seed=None, quiet=True)
             readers.RUNS[method] = folder / method
+        classifier = CLASSIFIERS["scatter"](epsilon=9.0, steps=4, batch_size=5)
+        fit_run(classifier, source, folder / "scatter", ledger=None, seed=None, quiet=True)
+        readers.RUNS["scatter"] = folder / "scatter"
         patch.setattr(Watcher, "stopping", lambda self: "votes" in self._tasks)
         with pytest.raises(Stopped):  # after the first vote
             half = METHODS["datalens"](epsilon=9.0, **SMALL["datalens"])

@@ -20,9 +20,9 @@ def of_member(name: str, content: bytes, number: int) -> bytes:
     return packed.getvalue()
 
 
-def of_packed(content: bytes, number: int) -> bytes:
+def of_packed(content: bytes, number: int, length: int = 20) -> bytes:
     """Gzipped after the damage, so that the damage arrives."""
-    return gzip.compress(of_head(gzip.decompress(content), number, length=20), mtime=0)
+    return gzip.compress(of_head(gzip.decompress(content), number, length=length), mtime=0)
 
 
 def of_png(content: bytes, number: int) -> bytes:

@@ -29,9 +29,10 @@ from datalens.workflows.fitting import make_synthesizer
 from datalens.workflows.progress import tidy_log
 from datalens.workflows.publishing import export
 from datalens.workflows.report import write_report
-from datalens.workflows.runs import load_run
+from datalens.workflows.runs import load_classifier, load_run
 
 from .containers import of_either, of_lines, of_member, of_packed, of_png
+from .image_sets import IMAGE_SETS
 from .mutations import Mutator, of_bytes, of_head, of_json, of_toml
 
 COUNTS = ClassCounts(sigma=10.0, n_classes=3)
@@ -99,6 +100,12 @@ def _sample(folder: Path) -> None:
     images, labels = run.sample(6, seed=1)
     assert images.shape[0] == 6 and 0 <= labels.min() <= labels.max() < 10
     assert isinstance(run.certificate["private"], bool)
+
+
+def _predict(folder: Path) -> None:
+    run = load_classifier(folder / "run")
+    labels, shares = run.predict(np.zeros((3, *run.shape), dtype=np.uint8))
+    assert len(labels) == 3 and labels.min() >= 0 and np.isfinite(shares).all()
 
 
 def _verify(folder: Path) -> None:
@@ -259,6 +266,7 @@ READERS = {
             ("ppm", "RGB"),
         ]
     },
+    **{name: Reader(**each) for name, each in IMAGE_SETS.items()},
     "preset": Reader(
         make=_all(_npz, _preset),
         file="own.toml",
@@ -279,6 +287,20 @@ READERS = {
         )
         for method in METHODS
         if command == "sample" or method == "datalens"
+    },
+    **{
+        f"predict {file}": Reader(
+            make=partial(_run, "scatter"),
+            file=f"run/{file}",
+            mutate=mutate,
+            read=_predict,
+            also=also,
+        )
+        for file, mutate, also in (
+            ("config.toml", of_toml, ("run",)),
+            ("certificate.json", of_json, ()),
+            ("classifier.safetensors", of_either, ()),
+        )
     },
     "log": Reader(
         make=partial(_run, "datalens"), file="run/log.jsonl", mutate=of_lines, read=_report

@@ -49,6 +49,7 @@ def place(tmp_path: Path, own_home: Path) -> Path:
     """A folder with whole runs, a stopped one, and data; and the ledger they belong to."""
     shutil.copytree(RUNS["datalens"], tmp_path / "run")
     shutil.copytree(RUNS["stopped"], tmp_path / "half")
+    shutil.copytree(RUNS["scatter"], tmp_path / "model")
     shutil.copyfile(RUNS["data"] / "own.npz", tmp_path / "own.npz")
     shutil.copytree(RUNS["home"], own_home)
     return tmp_path
@@ -99,6 +100,11 @@ def odd_folder(folder: Path) -> None:
     (folder / "pets" / "an\x1b[2Jt\n" / "\udcff\n.png").write_bytes(b"none")
 
 
+def made(folder: Path, name: str) -> Path:
+    (folder / name).mkdir()
+    return folder
+
+
 def checkpoint(folder: Path) -> Path:
     return next((folder / "half" / "internal" / "checkpoint").glob("step-*"))
 
@@ -121,6 +127,10 @@ PETS = ["fit", "pets", "--epsilon", "1", "--out", "new", "--image-size", "8"]
 RESUME = ["fit", "own.npz", "--classes", "2", "--out", "half", "--resume"]
 SAMPLE = ["sample", "run", "--count", "9", "--out", "s.npz"]
 EVALUATE = ["evaluate", "run", "--on", "own.npz", "--classes", "2"]
+PREDICT = ["predict", "model", "own.npz", "--out", "p.csv"]
+LOOK = ["predict", "model", "pets", "--out", "p.csv"]
+TRAIN = ["classify", "own.npz", "--classes", "2", "--epsilon", "1", "--out", "new"]
+TRAIN += ["--method", "scatter", "--steps", "2", "--batch", "5", "--set", "noise_multiplier=9.0"]
 EXPORT = ["export", "run", "--out", "public"]
 VERIFY = ["verify", "run"]
 DEEP = b'{"a":' * 99999
@@ -183,6 +193,20 @@ CASES: dict[str, tuple[list[str], Break, str]] = {
     "evaluate generator": (EVALUATE, put("run/generator.safetensors", DEEP), "generator"),
     "evaluate npz": (["evaluate", "own.npz", "--on", "digits"], cut("own.npz"), "own.npz"),
     "evaluate data": (EVALUATE, cut("own.npz"), "own.npz"),
+    "predict config": (PREDICT, put("model/config.toml", b"\xff\xfe"), "config.toml"),
+    "predict method": (PREDICT, change("model/config.toml", '"scatter"', "[]"), "unknown method"),
+    "predict classifier": (PREDICT, cut("model/classifier.safetensors"), "classifier.safetensors"),
+    "predict npz": (PREDICT, cut("own.npz"), "own.npz"),
+    "predict objects": (PREDICT, lambda f: np.savez(f / "own.npz", images=[{}]), "own.npz"),
+    "predict picture": (LOOK, picture("bomb.png"), "bomb.png"),
+    "predict names": (LOOK, odd_folder, "no readable image"),
+    "predict endless": (LOOK, lambda f: link("pets/a.png", "/dev/zero")(made(f, "pets")), "a.png"),
+    "classify npz": (TRAIN, cut("own.npz"), "own.npz"),
+    "classify ledger": (
+        TRAIN,
+        put("datalens-home/ledgers/own.sqlite", b"no database" * 99),
+        "own.sqlite",
+    ),
     "export config": (EXPORT, put("run/config.toml", b"method = 1"), "unknown method"),
     "export generator": (EXPORT, cut("run/generator.safetensors"), "generator.safetensors"),
     "export certificate": (EXPORT, put("run/certificate.json", b"{}"), "certificate.json"),
@@ -211,7 +235,9 @@ def test_one_line_exit_2_and_nothing_left(case: str, run: Any, place: Path, own_
     assert rows(own_home) == spent
 
 
-@pytest.mark.parametrize("words", [FIT, RESUME, SAMPLE, EVALUATE, EXPORT, VERIFY], ids=str)
+@pytest.mark.parametrize(
+    "words", [FIT, RESUME, SAMPLE, EVALUATE, EXPORT, VERIFY, PREDICT, TRAIN], ids=str
+)
 def test_the_whole_files_are_taken(
     words: list[str], run: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

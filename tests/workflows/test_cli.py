@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
+from datalens.synthesizers.class_gaussian import ClassGaussian
 from datalens.workflows import cli
 from datalens.workflows.fitting import alone_in
 
@@ -111,10 +112,39 @@ def test_the_whole_way(run: Any, tmp_path: Path) -> None:
     assert len(list(Path("folder").glob("*/*.png"))) == 12
     assert len(Path("folder/labels.csv").read_text().splitlines()) == 13
 
+    refused = run("sample", "r", "--count", 2001, "--out", "large.png")
+    assert refused.code == 2 and "2,001 images" in refused.err
+
     exported = run("export", "r", "--out", "public")
     assert exported.code == 0
     assert {p.name for p in Path("public").iterdir()} == names - {"internal"}
     assert run("verify", "public").code == 0
+
+
+def test_an_interrupted_sample_leaves_nothing(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    draw, calls = ClassGaussian._draw, []
+
+    def interrupted(*words: Any, **more: Any) -> Any:
+        calls.append(words)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return draw(*words, **more)
+
+    monkeypatch.setattr(ClassGaussian, "_draw", interrupted)
+    before = set(Path().iterdir())
+    stopped = run("sample", "r", "--count", 3000, "--out", "s.npz")
+    assert (stopped.code, stopped.out) == (130, "")
+    assert "nothing was written" in stopped.err
+    assert set(Path().iterdir()) == before
+
+
+def test_parquet_is_judged_as_any_other_form(run: Any) -> None:
+    pytest.importorskip("pyarrow", reason="needs the optional part parquet")
+    run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    assert run("sample", "r", "--count", 60, "--out", "s.parquet").code == 0
+    judged = run("evaluate", "s.parquet", "--on", "digits", "--json").json
+    assert judged["synthetic_images"] == 60
 
 
 def test_judging(run: Any) -> None:

@@ -1,7 +1,9 @@
 """DP-SGD by Opacus: its per-example gradients and clipping, with noise of our own source."""
 
 import warnings
+from collections.abc import Callable
 from hashlib import shake_256
+from typing import Literal
 
 import numpy as np
 import torch
@@ -10,7 +12,12 @@ from opacus.grad_sample import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch import nn
 
+from datalens.classifiers.empty import ExampleGradients
+from datalens.errors import DataLensError
+from datalens.mechanism.events import positive
 from datalens.mechanism.noise import FloatNoise
+
+LossReduction = Literal["mean", "sum"]
 
 ROUNDING = 1e-3
 """Share of a bound that is kept for what single precision adds to norms and sums."""
@@ -34,29 +41,75 @@ class PrivateOptimizer(DPOptimizer):
         noise_multiplier: float,
         max_grad_norm: float,
         expected_batch_size: float,
+        loss_reduction: LossReduction = "mean",
     ) -> None:
+        positive(max_grad_norm=max_grad_norm, expected_batch_size=expected_batch_size)
         super().__init__(
             optimizer,
             noise_multiplier=noise_multiplier,
             max_grad_norm=max_grad_norm * (1 - ROUNDING),
             expected_batch_size=expected_batch_size,
+            loss_reduction=loss_reduction,
         )
         self._noise, self._key = noise, ""
         self._sigma = noise_multiplier * max_grad_norm
+        self.steps_taken = 0
+        self.most_steps: int | None = None
+        """After so many, `step` refuses: more are not paid for."""
+
+    def accumulate(self) -> None:
+        """Take in a piece of a batch, of which more is to come: memory need not hold all of it.
+
+        No record may be in two pieces of a batch: each of them would add a gradient for it.
+        """
+        self.clip_and_accumulate()
+        for p in self.params:
+            p.grad_sample = None
 
     def step_on(self, examples: int, *, key: str) -> None:
-        """One step on the gradients of so many examples; `key` names its noise."""
+        """One step on the gradients of so many examples, and of all pieces taken in before.
+
+        `key` names its noise.
+        """
         self._key = key
         if examples:
-            self._silence_what_is_not_finite()
-            self.clip_and_accumulate()
+            self.accumulate()
         for p in self.params:
-            if not examples:  # nobody was drawn: only noise
+            if p.summed_grad is None:  # nobody was drawn: only noise
                 p.summed_grad = torch.zeros_like(p)
         self.add_noise()
         self.scale_grad()
+        if self.step_hook:
+            self.step_hook(self)
         self.original_optimizer.step()
+        self._is_last_step_skipped = False
         self.zero_grad(set_to_none=True)
+
+    def step(self, closure: Callable[[], float] | None = None) -> None:
+        """One step on what has gone back since the last, as a PyTorch optimiser takes it.
+
+        Where Opacus's memory manager says that more of the batch is to come, only `accumulate`.
+        """
+        if closure is not None:
+            with torch.enable_grad():
+                closure()
+        seen = any(p.grad_sample is not None for p in self.params)
+        if self._check_skip_next_step():
+            self._is_last_step_skipped = True
+            if seen:
+                self.accumulate()
+            return
+        if self.most_steps is not None and self.steps_taken >= self.most_steps:
+            raise DataLensError(
+                f"All {self.most_steps} steps that the budget pays for are taken; plan more epochs."
+            )
+        self.step_on(int(seen), key=f"step/{self.steps_taken}")
+        self.steps_taken += 1
+
+    def clip_and_accumulate(self) -> None:
+        self._refuse_two_batches()
+        self._silence_what_is_not_finite()
+        super().clip_and_accumulate()
 
     def add_noise(self) -> None:
         sums = [p.summed_grad.detach().flatten() for p in self.params]
@@ -66,8 +119,17 @@ class PrivateOptimizer(DPOptimizer):
             p.grad = part.to(p).view_as(p)
 
     def scale_grad(self) -> None:
+        if self.loss_reduction == "sum":
+            return
         for p in self.params:  # by what was to be expected: how many were drawn is secret
             p.grad /= self.expected_batch_size
+
+    def _refuse_two_batches(self) -> None:
+        if any(isinstance(p.grad_sample, list) for p in self.params):
+            raise DataLensError(
+                "Two batches went back before one step, and a record may be in both; take a step"
+                " after each, or divide a batch with Opacus's BatchMemoryManager."
+            )
 
     def _silence_what_is_not_finite(self) -> None:
         norms = torch.stack([g.flatten(1).norm(dim=1) for g in self.grad_samples], dim=1)
@@ -77,15 +139,17 @@ class PrivateOptimizer(DPOptimizer):
                 p.grad_sample = torch.where(broken.view(-1, *[1] * p.dim()), 0.0, p.grad_sample)
 
 
-def with_example_gradients(model: nn.Module) -> GradSampleModule:
-    """The model, whose parameters get a gradient for each example when a *sum* of losses goes back.
+def with_example_gradients(
+    model: nn.Module, loss_reduction: LossReduction = "sum"
+) -> GradSampleModule:
+    """The model, whose parameters get a gradient for each example when losses go back.
 
-    An example's gradient is its own only if no layer mixes examples, as batch norm does: Opacus
-    refuses those.
+    `loss_reduction` says whether that is their sum or their mean. An example's gradient is its own
+    only if no layer mixes examples, as batch norm does: Opacus refuses those.
     """
     # Images need no gradient of their own, and Opacus's hooks do without.
     warnings.filterwarnings("ignore", message="Full backward hook is firing")
-    return GradSampleModule(model, loss_reduction="sum")
+    return ExampleGradients(model, loss_reduction=loss_reduction)
 
 
 def poisson_sample(

@@ -1,6 +1,13 @@
 """Records and shards: what enters, and what about it is public."""
 
-from datalens.data.catalogue import Description, catalogue, describe, fingerprint, load
+from datalens.data.catalogue import (
+    Description,
+    catalogue,
+    describe,
+    fingerprint,
+    load,
+    load_unlabelled,
+)
 from datalens.data.records import Keep, NoTestSplit, Positions, PublicFacts, Records, Split
 from datalens.data.shards import Shards, deal, shard_size
 
@@ -18,5 +25,6 @@ __all__ = [
     "describe",
     "fingerprint",
     "load",
+    "load_unlabelled",
     "shard_size",
 ]

@@ -1,14 +1,19 @@
 """Data sets by name or by path: the one door through which records come in."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from datalens.data.folders import folder_files, load_folder
-from datalens.data.npz import load_npz
+from datalens.data import celeba, cifar10, places365
+from datalens.data.folders import folder_files, load_folder, load_pictures
+from datalens.data.hugging_face import is_table, load_hugging_face, table_files
+from datalens.data.npz import load_images, load_npz
 from datalens.data.official import FASHION_MNIST, MNIST, N_RECORDS, OfficialSet
 from datalens.data.records import PUBLISHED, Keep, Records, Split, declared_classes
 from datalens.errors import DataLensError
@@ -24,23 +29,38 @@ class Description:
     name: str
     found: str | None
     """Where it lies; None if it would have to be downloaded."""
-    n_records: int
-    n_test_records: int
+    n_records: int | None
+    """None where only the files tell."""
+    n_test_records: int | None
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]
     public: str
     """What is public about it, and why."""
+    how_to_get: str
+    """What to do where it is not found."""
+
+
+_DOWNLOADED = "downloaded when used"
+
+
+class _Files(NamedTuple):
+    """What a data set is read from; nothing, where a library brings it along."""
+
+    whole: Sequence[Path]
+    pictures: Sequence[Path] = ()
+    """Too many to be read for a fingerprint: their names and sizes stand for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    n_records: dict[Split, int]
+    n_records: Mapping[Split, int | None]
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]
     find: Callable[[Path | None], str | None]
     load: Callable[[Split, Path | None, int | None, Keep | None], Records]
-    files: Callable[[Split, Path | None], Sequence[Path]]
-    """What it is read from; nothing, where a library brings it along."""
+    files: Callable[[Split, Path | None], _Files]
+    why: str = PUBLISHED
+    how_to_get: str = _DOWNLOADED
 
 
 def load(
@@ -52,7 +72,8 @@ def load(
     n_classes: int | None = None,
     keep: Keep | None = None,
 ) -> Records:
-    """Records of a data set by name, of an NPZ file, or of a folder of class folders.
+    """Records of a data set by name, of an NPZ file, of a folder of class folders, or of a table
+    of images as Hugging Face stores it.
 
     A name goes before a path: a folder that is called mnist is `./mnist` or `Path("mnist")`.
     With `keep`, only those records are held that it names, given the public facts.
@@ -64,40 +85,69 @@ def load(
         declared_classes(n_classes, entry.class_names)
         return entry.load(split, data_dir, image_size, keep)
     path = _path(source)
-    reader = load_folder if path.is_dir() else load_npz
-    return reader(path, split=split, n_classes=n_classes, image_size=image_size, keep=keep)
+    return _reader(path)(path, split=split, n_classes=n_classes, image_size=image_size, keep=keep)
+
+
+def load_unlabelled(
+    source: str, shape: tuple[int, int, int], *, data_dir: Path | None = None
+) -> tuple[list[str] | None, npt.NDArray[np.uint8]]:
+    """Images of `shape` to be classified, and the files they come from, if each has its own.
+
+    Those of an NPZ file, of all files below a folder, or of a data set's test split.
+    """
+    size = shape[1] if shape[1] == shape[2] else None
+    if source in _ENTRIES:
+        return None, load(source, split="test", data_dir=data_dir, image_size=size).images
+    path = _path(source)
+    if not path.is_dir():
+        return None, load_images(path, image_size=size)
+    files, images = load_pictures(path, shape)
+    return [file.relative_to(path).as_posix() for file in files], images
 
 
 def fingerprint(source: str | Path, *, split: Split = "train", data_dir: Path | None = None) -> str:
     """Tells whether two machines have the same data: SHA-256 of a file's bytes, or of the names
     and sizes of a folder's files. A private fact, to be compared and not published."""
     digest = hashlib.sha256()
-    if isinstance(source, str) and source in _ENTRIES:
-        files = _entry(source, data_dir).files(split, data_dir)
-    else:
-        path = _path(source)
-        files = [] if path.is_dir() else [path]
-        if path.is_dir():
-            for image in folder_files(path, split):
-                name = image.relative_to(path).as_posix()
-                digest.update(f"{name}\0{image.stat().st_size}\0".encode())
-    for file in files:
+    files = _files(source, split, data_dir)
+    base = os.path.commonpath(files.pictures) if files.pictures else ""
+    for picture in files.pictures:
+        name = picture.relative_to(base).as_posix()
+        digest.update(f"{name}\0{picture.stat().st_size}\0".encode())
+    for file in files.whole:
         with file.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
     return digest.hexdigest()
 
 
+def _files(source: str | Path, split: Split, data_dir: Path | None) -> _Files:
+    if isinstance(source, str) and source in _ENTRIES:
+        return _entry(source, data_dir).files(split, data_dir)
+    path = _path(source)
+    if is_table(path):
+        return _Files(table_files(path, split))
+    return _Files([], folder_files(path, split)) if path.is_dir() else _Files([path])
+
+
+def _reader(path: Path) -> Callable[..., Records]:
+    if is_table(path):
+        return load_hugging_face
+    return load_folder if path.is_dir() else load_npz
+
+
 def _path(source: str | Path) -> Path:
-    """A folder or an NPZ file that is there."""
+    """A folder or a file that is there and that somebody can read."""
     try:
         path = Path(source).expanduser()
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, RuntimeError):  # no permission, a name too long, an unknown ~user
         is_folder = is_file = False
-    if is_folder or (is_file and path.suffix == ".npz"):
+    if is_folder or (is_file and path.suffix in (".npz", ".parquet")):
         return path
     if is_file:
-        raise DataLensError(f"{path} is neither an .npz file nor a folder of class folders.")
+        raise DataLensError(
+            f"{path} is neither an .npz or .parquet file nor a folder of class folders."
+        )
     raise DataLensError(
         f"{source} is neither a data set by name ({', '.join(_ENTRIES)}) nor a file or folder "
         "that can be found."
@@ -114,7 +164,8 @@ def describe(name: str, data_dir: Path | None = None) -> Description:
         n_test_records=entry.n_records["test"],
         shape=entry.shape,
         class_names=entry.class_names,
-        public=f"number of records, image size and class names: {PUBLISHED}",
+        public=f"number of records, image size and class names: {entry.why}",
+        how_to_get=entry.how_to_get,
     )
 
 
@@ -173,7 +224,25 @@ def _official(official: OfficialSet) -> _Entry:
         class_names=official.class_names,
         find=find,
         load=official.load,
-        files=official.files,
+        files=lambda split, data_dir: _Files(official.files(split, data_dir)),
+    )
+
+
+def _faces(faces: celeba.FaceSet) -> _Entry:
+    def files(split: Split, data_dir: Path | None) -> _Files:
+        place = faces.place(data_dir)
+        pictures = faces.pictures(split, data_dir)
+        archive = [] if pictures else [place.pictures]
+        return _Files([place.attributes, place.partition, *archive], pictures)
+
+    return _Entry(
+        n_records=faces.n_records,
+        shape=(3, celeba.SIDE, celeba.SIDE),
+        class_names=faces.class_names,
+        find=faces.find,
+        load=faces.load,
+        files=files,
+        how_to_get=celeba.HOW_TO_GET,
     )
 
 
@@ -184,7 +253,7 @@ _ENTRIES = {
         class_names=FASHION_MNIST.class_names,
         find=lambda data_dir: "bundled with datalens",
         load=_load_fashion_mini,
-        files=lambda split, data_dir: [_FASHION_MINI],
+        files=lambda split, data_dir: _Files([_FASHION_MINI]),
     ),
     "digits": _Entry(
         n_records={"train": _DIGITS_TRAIN, "test": 397},
@@ -192,8 +261,29 @@ _ENTRIES = {
         class_names=MNIST.class_names,
         find=lambda data_dir: "comes with scikit-learn",
         load=_load_digits,
-        files=lambda split, data_dir: [],
+        files=lambda split, data_dir: _Files([]),
     ),
     "mnist": _official(MNIST),
     "fashion-mnist": _official(FASHION_MNIST),
+    "cifar10": _Entry(
+        n_records=cifar10.N_RECORDS,
+        shape=cifar10.SHAPE,
+        class_names=cifar10.CLASS_NAMES,
+        find=cifar10.find,
+        load=cifar10.load,
+        files=lambda split, data_dir: _Files(cifar10.files(split, data_dir)),
+        how_to_get=cifar10.HOW_TO_GET,
+    ),
+    "celeba-gender": _faces(celeba.GENDER),
+    "celeba-hair": _faces(celeba.HAIR),
+    "places365": _Entry(
+        n_records=places365.N_RECORDS,
+        shape=(3, places365.SIDE, places365.SIDE),
+        class_names=places365.CLASS_NAMES,
+        find=places365.find,
+        load=places365.load,
+        files=lambda split, data_dir: _Files([], places365.pictures(split, data_dir)),
+        why=places365.WHY,
+        how_to_get=places365.HOW_TO_GET,
+    ),
 }

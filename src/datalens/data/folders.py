@@ -4,16 +4,12 @@ Using a folder declares public: its class folders' names, the number of files, a
 size and colour.
 """
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image, ImageOps
 
-from datalens.data.limits import MAX_PIXELS
+from datalens.data.decoding import Picture, brought_to, decoded, shape_of_picture
 from datalens.data.records import (
     Keep,
     NoTestSplit,
@@ -22,13 +18,11 @@ from datalens.data.records import (
     Split,
     declared_classes,
 )
-from datalens.data.resizing import check_image_size, resize_picture
+from datalens.data.resizing import check_image_size
 from datalens.errors import DataLensError
 
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
-_GREY = ("1", "L", "LA")
-_WIDE = ("I", "F")
-"""Modes of more than 8 bits a channel, which PIL would cut off at 255 without a word."""
+_BESIDE = ("labels.csv", "NOT-PRIVATE.txt")
+"""What `datalens sample` puts beside the class folders it writes."""
 
 _WHY = "declared public by the user, who passes a folder with these class folders and files"
 
@@ -50,7 +44,8 @@ def load_folder(
     if image_size is not None:
         check_image_size(image_size)
     names, files, labels = _files(folder, split)
-    shapes = [_header(file, image_size) for file in files]
+    pictures = [Picture.of_file(file) for file in files]
+    shapes = [shape_of_picture(picture, image_size) for picture in pictures]
     for file, shape in zip(files, shapes, strict=True):
         _check_same_size(file, shapes[0], shape)
     channels, (height, width) = max(shape[0] for shape in shapes), shapes[0][1:]
@@ -62,12 +57,7 @@ def load_folder(
         why=_WHY,
     )
     positions = np.arange(len(files)) if keep is None else keep(ahead)
-    images = np.empty((len(positions), *ahead.shape), dtype=np.uint8)
-    for row, position in enumerate(positions):
-        picture = _read(files[position], image_size)
-        if picture.shape[0] > channels or picture.shape[1:] != (height, width):
-            raise DataLensError(f"{files[position]} is not what its header says: save it anew.")
-        images[row] = picture
+    images = decoded([pictures[position] for position in positions], ahead.shape, image_size)
     return Records.from_arrays(
         images,
         labels,
@@ -75,6 +65,36 @@ def load_folder(
         part_of=ahead,
         positions=None if keep is None else positions,
     )
+
+
+def load_pictures(
+    folder: Path, shape: tuple[int, int, int]
+) -> tuple[list[Path], npt.NDArray[np.uint8]]:
+    """All images below a folder, whatever they show, brought to `shape`; and which files they are.
+
+    They are turned grey or RGB and, where `shape` is square, resized.
+    """
+    _, height, width = shape
+    files = sorted(file for file in folder.rglob("*") if _is_picture(file, folder))
+    if not files:
+        raise DataLensError(f"{folder} has no images.")
+    images = np.empty((len(files), *shape), dtype=np.uint8)
+    for row, file in enumerate(files):
+        picture = brought_to(Picture.of_file(file), shape)
+        if picture.shape != shape:
+            raise DataLensError(
+                f"{file} has {picture.shape[1]}x{picture.shape[2]} pixels, but {height}x{width} are"
+                " needed: resize it."
+            )
+        images[row] = picture
+    return files, images
+
+
+def _is_picture(file: Path, folder: Path) -> bool:
+    """Not a folder, nor hidden, nor what `datalens sample` writes beside pictures."""
+    below = file.relative_to(folder)
+    hidden = any(part.startswith(".") for part in below.parts)
+    return not (hidden or file.is_dir() or str(below) in _BESIDE)
 
 
 def folder_files(folder: Path, split: Split) -> list[Path]:
@@ -94,7 +114,7 @@ def _files(folder: Path, split: Split) -> tuple[tuple[str, ...], list[Path], lis
                 f"{class_folder} is a class that {train} does not have: "
                 "add a folder of that name there, empty if need be."
             )
-        found = _visible(class_folder)
+        found = visible(class_folder)
         files += found
         labels += [names.index(class_folder.name)] * len(found)
     if not files:
@@ -115,7 +135,8 @@ def _split_folders(folder: Path, split: Split) -> tuple[Path, Path]:
     return folder, folder
 
 
-def _visible(folder: Path) -> list[Path]:
+def visible(folder: Path) -> list[Path]:
+    """What a folder holds, in the order of names."""
     try:
         return sorted(child for child in folder.iterdir() if not child.name.startswith("."))
     except OSError as error:
@@ -123,60 +144,11 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _class_folders(folder: Path) -> list[Path]:
-    # labels.csv is the list that `datalens sample` puts beside the class folders it writes.
-    children = [child for child in _visible(folder) if child.name != "labels.csv"]
+    children = [child for child in visible(folder) if child.name not in _BESIDE]
     for child in children:
         if not child.is_dir():
             raise DataLensError(f"{child} lies outside the class folders: move it into one.")
     return children
-
-
-def _header(file: Path, image_size: int | None) -> tuple[int, int, int]:
-    """Channels, height and width that the image will have, its pixels unread."""
-    with _opened(file) as picture:
-        mode, (width, height) = picture.mode, picture.size
-        if image_size is not None:
-            width = height = image_size
-        elif width != height and picture.getexif().get(ExifTags.Base.Orientation, 1) > 4:
-            width, height = height, width  # a photograph that is to be turned
-    _check_mode(file, mode)
-    return 1 if mode in _GREY else 3, height, width
-
-
-def _read(file: Path, image_size: int | None) -> npt.NDArray[np.uint8]:
-    """One image (channels, height, width)."""
-    with _opened(file) as opened:
-        picture = ImageOps.exif_transpose(opened)
-        picture = picture.convert("L" if picture.mode in _GREY else "RGB")
-        if image_size is not None:
-            picture = resize_picture(picture, image_size)
-        pixels = np.asarray(picture)
-    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[Image.Image]:
-    if not file.is_file():  # a pipe would keep us waiting
-        raise DataLensError(f"{file} is no file: put images, and nothing else, into {file.parent}.")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of details beside the picture that are damaged
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(file, formats=_FORMATS) as opened:
-                if opened.width * opened.height > MAX_PIXELS:
-                    raise Image.DecompressionBombError
-                yield opened
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-        raise DataLensError(f"{file} has too many pixels to be read: shrink it.") from error
-    except Exception as error:  # a broken file makes PIL's decoders raise almost anything
-        raise DataLensError(
-            f"{file} is no readable image: remove it, or save it as {', '.join(_FORMATS)}."
-        ) from error
-
-
-def _check_mode(file: Path, mode: str) -> None:
-    if mode.startswith(_WIDE):
-        raise DataLensError(f"{file} has more than 8 bits a channel: save it with 8.")
 
 
 def _check_same_size(file: Path, first: tuple[int, int, int], last: tuple[int, int, int]) -> None:

@@ -10,6 +10,9 @@ CHANNELS = (1, 3)
 MAX_PIXELS = 2**26
 """Of one picture before it is brought to size: a photograph of 67 megapixels."""
 
+MAX_PACKED = 2**26
+"""Bytes of one picture as it is stored in an archive or a table."""
+
 MAX_CLASSES = 1_000
 MAX_NAME = 255
 """Characters of a class name, as in the name of a folder."""

@@ -11,8 +11,9 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from datalens.data.arrays import as_images
 from datalens.data.documents import reading
-from datalens.data.limits import MAX_BYTES, MAX_CLASSES, MAX_NAME
+from datalens.data.limits import MAX_BYTES, MAX_CLASSES, MAX_NAME, MAX_PIXELS
 from datalens.data.records import (
     DECLARED,
     Keep,
@@ -22,6 +23,7 @@ from datalens.data.records import (
     Records,
     Split,
 )
+from datalens.data.resizing import resize
 from datalens.data.rows import WrongSize, read_rows
 from datalens.errors import DataLensError
 
@@ -82,6 +84,19 @@ def load_npz(
         pixels = _member(archive, images, path, positions)
     with reading(path):
         return Records.from_arrays(pixels, numbers, part_of=ahead, positions=positions, **declared)
+
+
+def load_images(path: Path, *, image_size: int | None = None) -> npt.NDArray[np.uint8]:
+    """The images of an archive, uint8 (n, channels, height, width), whatever else is in it."""
+    with _opened(path) as archive:
+        if "images.npy" not in archive.namelist():
+            raise DataLensError(f"{path} has no array images: {_HOW_TO_SAVE}.")
+        if math.prod(_shape(archive, "images", path)[1:]) > 3 * MAX_PIXELS:
+            raise DataLensError(f"images of {path} have too many pixels: shrink them.")
+        pixels = _member(archive, "images", path)
+    with reading(path):
+        images = as_images(pixels)
+        return images if image_size is None else resize(images, image_size)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """MNIST and Fashion-MNIST as their publishers' IDX files: where they may lie, and who has them."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,8 @@ from datalens.data.records import (
     Records,
     Split,
 )
+from datalens.data.whereabouts import cache_folder, data_folders, first_file
 from datalens.errors import DataLensError
-
-_DEBIAN = Path("/usr/share/datasets")
 
 _FILES: dict[Split, tuple[str, str]] = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -90,9 +88,7 @@ class OfficialSet:
         )
 
     def _folders(self, data_dir: Path | None) -> list[Path]:
-        named = os.environ.get("DATALENS_DATA")
-        roots = [data_dir, Path(named) if named else None, cache_folder(), _DEBIAN]
-        return [root / self.name for root in roots if root]
+        return [folder / self.name for folder in data_folders(data_dir)]
 
     def _fetch(self, split: Split, data_dir: Path | None) -> tuple[Path, Path]:
         images, labels = (cache_folder() / self.name / f"{file}.gz" for file in _FILES[split])
@@ -110,18 +106,8 @@ class OfficialSet:
         return images, labels
 
 
-def cache_folder() -> Path:
-    """Where downloads are kept."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "datalens"
-
-
 def _plain_or_packed(path: Path) -> Path | None:
-    candidates = (path, path.with_name(f"{path.name}.gz"))
-    try:
-        return next((file for file in candidates if file.is_file()), None)
-    except OSError:  # a folder that may not be entered: look in the next
-        return None
+    return first_file(path, path.with_name(f"{path.name}.gz"))
 
 
 MNIST = OfficialSet(

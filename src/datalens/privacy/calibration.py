@@ -24,7 +24,7 @@ from datalens.privacy.accountants import Charge, epsilon_of_rho, is_bound
 from datalens.privacy.accountants import epsilon as epsilon_of
 
 SizingAccountant = Literal["certified", "paper"]
-SampledAccountant = Literal["certified", "paper", "pld"]
+SampledAccountant = Literal["certified", "paper", "moments", "pld"]
 
 MOST_STEPS = 2**32
 MOST_LOG_NOISE = math.log(LARGEST_SIGMA) - 1

@@ -4,7 +4,7 @@ import platform
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, Literal
 
 from datalens.mechanism.noise import NoiseKind
 from datalens.privacy.accountants import AccountantName, Charge, NotApplicable, epsilon
@@ -17,6 +17,9 @@ from datalens.privacy.wording import (
     statement,
 )
 
+Product = Literal["generator", "classifier"]
+"""What a run makes."""
+
 
 def issue(
     *,
@@ -28,7 +31,8 @@ def issue(
     budget: dict[str, Any],
     noise: NoiseKind,
     configuration_sha256: str,
-    generator_sha256: str,
+    product: Product,
+    product_sha256: str,
     ledger: dict[str, Any],
     facts: dict[str, Any],
 ) -> dict[str, Any]:
@@ -43,7 +47,7 @@ def issue(
     delta, by_accountant, replaced, sizing = None, dict[str, float](), None, None
     if noise != "none":
         delta = budget["delta"]
-        by_accountant = _by_accountant(charges, delta)
+        by_accountant = _by_accountant(charges, delta, budget["accountant"])
         replaced = epsilon(charges, delta, "certified", "replaced")
         sizing = by_accountant[budget["accountant"]]
     return {
@@ -75,7 +79,7 @@ def issue(
         "facts": facts,
         "versions": versions(),
         "configuration_sha256": configuration_sha256,
-        "generator_sha256": generator_sha256,
+        f"{product}_sha256": product_sha256,
         "ledger": ledger,
     }
 
@@ -83,10 +87,12 @@ def issue(
 _ACCOUNTANTS: tuple[AccountantName, ...] = ("certified", "paper", "gaussian")
 
 
-def _by_accountant(charges: Sequence[Charge], delta: float) -> dict[str, float]:
-    """Epsilon by each accountant that can say something of such charges."""
+def _by_accountant(
+    charges: Sequence[Charge], delta: float, sizing: AccountantName
+) -> dict[str, float]:
+    """Epsilon by each accountant that can say something of such charges, and by the sizing one."""
     found: dict[str, float] = {}
-    for name in _ACCOUNTANTS:
+    for name in dict.fromkeys((*_ACCOUNTANTS, sizing)):
         with suppress(NotApplicable):
             found[name] = epsilon(charges, delta, name)
     return found

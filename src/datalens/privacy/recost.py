@@ -4,12 +4,23 @@ import math
 from typing import Any
 
 from datalens.privacy.rechain import Row
-from datalens.privacy.recompute import certified, curve, gaussian, largest_order, paper, rho
+from datalens.privacy.recompute import (
+    certified,
+    curve,
+    gaussian,
+    largest_order,
+    paper,
+    rho,
+    sampled_steps,
+)
+from datalens.privacy.reloss import loss_epsilon
 from datalens.privacy.replan import OURS, UNPROTECTED
 from datalens.privacy.wording import PRIVATE_KINDS
 
 TOLERANCE = 1e-4
 """Relative. The writer rounds, and minimises over a grid of orders; this file over all."""
+RARE = 1e-6
+"""Share of delta that losses may have which are not looked at."""
 
 NOTHING: dict[str, Any] = {
     "budget": {},
@@ -59,6 +70,10 @@ def _check_epsilon(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
     }
     if all(charge["event"] == "gaussian" for charge in charges):
         truth["gaussian"] = gaussian(rho(charges, "squared_sensitivity"), delta)
+    budget = certificate["budget"]
+    if budget["accountant"] == "pld" and all(c["event"] == "sampled-gaussian" for c in charges):
+        reach = 2 * certified(curve(charges), delta * RARE, largest=largest)
+        truth["pld"] = loss_epsilon(sampled_steps(charges), delta, reach=reach)
     if set(certificate["epsilon"]) != set(truth):
         wrong.append("The certificate has other epsilons than those that are known.")
     for name, value in truth.items():
@@ -67,8 +82,7 @@ def _check_epsilon(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
     replaced = certified(curve(charges, replaced=True), delta, largest=largest)
     if not _close(certificate["epsilon_replace"], replaced):
         wrong.append(f"epsilon_replace is {replaced:.6g}, not {certificate['epsilon_replace']!r}.")
-    budget = certificate["budget"]
-    if budget["accountant"] not in ("certified", "paper"):
+    if budget["accountant"] not in {"certified", "paper", "pld"} & set(truth):
         wrong.append(f"A budget cannot be held by the accountant {budget['accountant']!r}.")
     elif delta != budget["delta"] or not truth[budget["accountant"]] <= budget["epsilon"] + 1e-9:
         wrong.append("More was spent than the budget allows.")

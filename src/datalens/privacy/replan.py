@@ -4,6 +4,7 @@ One rule for each kind of release (how far a record moves it) and one for each m
 buys). Nothing here is shared with the methods themselves.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -65,8 +66,25 @@ _SENSITIVITIES: dict[str, Callable[[Named], tuple[float, float]]] = {
 COUNTS = frozenset({"real-votes"})
 """One number each, which moves alike by any norm: all that may be bought with Laplace noise."""
 
-SAMPLED = frozenset({"dp-sgd", "drawn-critic"})
-"""Kinds of steps on a sample of the records."""
+
+def _compressed(parameters: Named) -> bool:
+    """Entries that hold a share `keep` of a clipped gradient's squared norm, and no more."""
+    keep, clip, bound = (parameters[name] for name in ("keep", "max_grad_norm", "bound"))
+    if any(type(value) not in (int, float) for value in (keep, clip, bound)):
+        raise ValueError("impossible parameters of topagg-sgd")
+    sound = len(parameters) == 3 and 0 < keep <= 1 and 0 < clip < math.inf
+    return sound and bool(bound == math.sqrt(keep) * clip)
+
+
+SAMPLED: dict[str, Callable[[Named], bool]] = {
+    "dp-sgd": lambda p: p == {},
+    "drawn-critic": lambda p: p == {},
+    "topagg-sgd": _compressed,
+}
+"""Kinds of steps on a sample of the records, and whether their parameters make sense.
+
+Their noise is in units of the most that a record adds, so no sensitivity follows from these.
+"""
 
 
 def planned(told: Named) -> dict[str, Named] | None:
@@ -77,7 +95,7 @@ def planned(told: Named) -> dict[str, Named] | None:
     if told["method"] not in OURS:
         return None
     settings = told["settings"] | {"n_records": told["data"]["n_records"]}
-    first = {"class-counts": ONCE} if settings["label_prior"] == "bought" else {}
+    first = {"class-counts": ONCE} if settings.get("label_prior") == "bought" else {}
     return first | _PLANS[told["method"]](settings)
 
 
@@ -145,13 +163,19 @@ def _pategan(settings: Named) -> dict[str, Named]:
     }
 
 
-def _dpgan(settings: Named) -> dict[str, Named]:
+def _dp_sgd(settings: Named) -> dict[str, Named]:
     steps = {
         "count": settings["steps"],
         "sampling_probability": settings["batch_size"] / settings["n_records"],
         "noise_multiplier": settings["noise_multiplier"],
     }
     return {"dp-sgd": steps}
+
+
+def _topagg(settings: Named) -> dict[str, Named]:
+    steps = _dp_sgd(settings)["dp-sgd"]
+    bounded = {name: settings[name] for name in ("keep", "max_grad_norm")}
+    return {"topagg-sgd": steps | bounded}
 
 
 def _dcgan(settings: Named) -> dict[str, Named]:
@@ -178,8 +202,19 @@ _PLANS: dict[str, Callable[[Named], dict[str, Named]]] = {
     "dp-merf": _dp_merf,
     "gpate": _gpate,
     "pategan": _pategan,
-    "dpgan": _dpgan,
+    "dpgan": _dp_sgd,
     "dcgan": _dcgan,
     "gswgan": _gswgan,
+    "topagg": _topagg,
+    "dpsgd": _dp_sgd,
+    "scatter": _dp_sgd,
 }
 OURS = frozenset(_PLANS)
+
+CLASSIFIERS = frozenset({"topagg", "dpsgd", "scatter"})
+"""Methods that make a classifier. All others make images."""
+
+
+def product_of(method: Any) -> str:
+    """What a method makes, as the names of its files say."""
+    return "classifier" if isinstance(method, str) and method in CLASSIFIERS else "generator"

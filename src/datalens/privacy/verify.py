@@ -21,7 +21,7 @@ from datalens.privacy.rechain import (
     own_rows,
 )
 from datalens.privacy.recost import charges_in, check_protection, number
-from datalens.privacy.replan import COUNTS, OURS, SAMPLED, planned, sensitivities
+from datalens.privacy.replan import COUNTS, OURS, SAMPLED, planned, product_of, sensitivities
 from datalens.privacy.wording import (
     FORMAT,
     GAUSSIAN_IS,
@@ -64,7 +64,7 @@ def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
         with np.errstate(all="ignore"):  # figures that are not ours may overflow
             wrong = [
                 *_check_words(certificate),
-                *_check_generator(certificate, file.with_name("generator.safetensors")),
+                *_check_product(certificate, file.parent),
                 *_check_configuration(certificate, rows, file.with_name("config.toml")),
                 *check_chain(certificate, extract),
                 *check_run(rows),
@@ -85,9 +85,11 @@ def unchecked(path: Path) -> list[str]:
     And whether its method is somebody else's, so that nobody here knows what it should buy.
     """
     folder = path if path.is_dir() else path.parent
-    names = ("config.toml", "generator.safetensors")
+    method = None
+    if (folder / "config.toml").exists():
+        method = read_toml(folder / "config.toml").get("method")
+    names = ("config.toml", f"{product_of(method)}.safetensors")
     absent = [name for name in names if not (folder / name).exists()]
-    method = None if names[0] in absent else read_toml(folder / names[0]).get("method")
     if method is None or method in OURS:
         return absent
     return [*absent, f"what {printable(str(method))}, a method that is not ours, should buy"]
@@ -128,13 +130,16 @@ def _check_words(certificate: dict[str, Any]) -> list[str]:
     return [f"The certificate's words on {name} are not ours." for name in true if not true[name]]
 
 
-def _check_generator(certificate: dict[str, Any], generator: Path) -> list[str]:
-    if not generator.is_file():
+def _check_product(certificate: dict[str, Any], folder: Path) -> list[str]:
+    made = product_of(certificate["method"])
+    claimed = certificate[f"{made}_sha256"]
+    file = folder / f"{made}.safetensors"
+    if not file.is_file():
         return []  # a certificate may travel alone
-    with generator.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != certificate["generator_sha256"]:
-        return ["generator.safetensors is not the generator that the certificate is about."]
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    if digest != claimed:
+        return [f"{file.name} is not the {made} that the certificate is about."]
     return []
 
 
@@ -159,7 +164,7 @@ def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: P
         (certificate["data"], {**others, "classes": data["class_names"]}),
         (facts["steps"], settings.get("steps", 0)),
         (facts["teachers"], settings.get("n_teachers")),
-        (facts["label_prior"], settings["label_prior"]),
+        (facts.get("label_prior"), settings.get("label_prior")),
     ]
     if any(one != other for one, other in pairs):
         wrong.append("The certificate does not repeat its configuration truly.")
@@ -211,7 +216,7 @@ def _check_mechanisms(certificate: dict[str, Any], rows: list[Row]) -> list[str]
 def _has_its_sensitivity(mechanism: dict[str, Any]) -> bool:
     what, parameters = mechanism["what"], mechanism["parameters"]
     if mechanism["event"] == "sampled-gaussian":  # its noise is in units of its sensitivity
-        return what in SAMPLED and parameters == {}
+        return what in SAMPLED and SAMPLED[what](parameters)
     *claims, _ = FIELDS[mechanism["event"]]
     return tuple(mechanism[name] for name in claims) == sensitivities(what, parameters)
 

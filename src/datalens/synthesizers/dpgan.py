@@ -15,11 +15,10 @@ from torch import Tensor
 
 from datalens.data import PublicFacts, Records
 from datalens.ensemble.streams import stream
-from datalens.errors import DataLensError
 from datalens.mechanism.events import SampledGaussianRelease
 from datalens.mechanism.noise import NoiseKind
 from datalens.privacy.accountants import Charge
-from datalens.privacy.calibration import budget_rho, noise_multiplier_for
+from datalens.privacy.calibration import budget_rho
 from datalens.synthesizers.gan import (
     GanSynthesizer,
     average_into,
@@ -30,6 +29,7 @@ from datalens.synthesizers.gan import (
 )
 from datalens.synthesizers.moments import class_counts
 from datalens.synthesizers.plan import Plan, class_prior
+from datalens.synthesizers.sampled import sampled_step
 from datalens.synthesizers.session import Member, Session
 from datalens.synthesizers.settings import MOST_IMAGES, MOST_UPDATES, Settings
 from datalens.synthesizers.stepping import Trainee, take_steps
@@ -75,37 +75,24 @@ class DpGanPlan(Plan):
 
     @classmethod
     def resolve(cls, settings: DpGanSettings, public: PublicFacts) -> "DpGanPlan":
-        if settings.batch_size > public.n_records:
-            raise DataLensError(
-                f"batch_size is {settings.batch_size} but there are only {public.n_records}"
-                " records; use fewer."
-            )
-        q = settings.batch_size / public.n_records
         rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
         counts = class_prior(settings, public, rho)
-        multiplier = settings.noise_multiplier or noise_multiplier_for(
-            settings.epsilon,
-            settings.delta,
-            sampling_probability=q,
+        event = sampled_step(
+            "dp-sgd",
+            settings,
+            public,
+            batch_size=settings.batch_size,
             steps=settings.steps,
-            accountant=settings.accountant,
+            noise_multiplier=settings.noise_multiplier,
             beside=[Charge(event=counts.event, count=1)] if counts else [],
         )
-        plan = cls(
-            settings=settings.model_copy(update={"noise_multiplier": multiplier}),
+        return cls(
+            settings=settings.model_copy(update={"noise_multiplier": event.noise_multiplier}),
             public=public,
             counts=counts,
             start=None,
-            event=SampledGaussianRelease(
-                what="dp-sgd", sampling_probability=q, noise_multiplier=multiplier
-            ),
+            event=event,
         )
-        if plan.spent() > settings.epsilon:
-            raise DataLensError(
-                f"noise_multiplier {multiplier:g} is too little for {settings.steps} steps within"
-                f" epsilon {settings.epsilon:g}; leave it out, or lower steps or batch_size."
-            )
-        return plan
 
     def charges_after(self, steps: int) -> list[Charge]:
         return [*self.first_charges, Charge(event=self.event, count=steps)]

@@ -3,22 +3,19 @@
 Nothing here sees a record. The plan states its whole cost, which the ledger reserves.
 """
 
-import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-import tomli_w
-
 from datalens.data import PublicFacts
 from datalens.errors import DataLensError
 from datalens.mechanism.moments import ClassCounts
-from datalens.mechanism.noise import NoiseKind
 from datalens.mechanism.topagg import TopAgg
-from datalens.privacy.accountants import Charge, epsilon, rho_of, total_rho
+from datalens.privacy.accountants import Charge, rho_of, total_rho
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
 from datalens.synthesizers.auto import complete, quorum_for, share_of_votes
 from datalens.synthesizers.compressing import compressor_of, price
+from datalens.synthesizers.frozen import FrozenPlan
 from datalens.synthesizers.moments import MomentPlan
 from datalens.synthesizers.settings import (
     ClassGaussianSettings,
@@ -32,27 +29,16 @@ PRIOR_SHARE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A method's frozen plan: its settings with nothing left open, and what it will cost."""
-
-    method: ClassVar[str]
-    noise: ClassVar[NoiseKind] = "exact"
-    """What a private run draws: exact, or float-secure where steps are on floating-point sums."""
+class Plan(FrozenPlan):
+    """The frozen plan of a method that makes images."""
 
     settings: Settings
-    public: PublicFacts
     counts: ClassCounts | None
     """The class histogram, where it is bought."""
     start: MomentPlan | WarmStartPlan | None
     """What is bought before any vote."""
 
-    @property
-    def charges(self) -> list[Charge]:
-        """The whole cost, as it is reserved."""
-        return self.charges_after(self.facts["steps"])
-
     def charges_after(self, steps: int) -> list[Charge]:
-        """What is paid by then."""
         return self.first_charges
 
     @property
@@ -61,44 +47,14 @@ class Plan:
         counts = [Charge(event=self.counts.event, count=1)] if self.counts else []
         return counts + (self.start.charges if self.start else [])
 
-    def spent(self) -> float:
-        """Epsilon when all is done, by the accountant that sizes the run."""
-        return epsilon(self.charges, self.settings.delta, self.settings.accountant)
-
-    def spent_after(self, steps: int) -> float:
-        """Epsilon after so many steps, by the accountant that sizes the run."""
-        return epsilon(self.charges_after(steps), self.settings.delta, self.settings.accountant)
-
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
-        """For each kind of release, the numbers its sensitivity follows from."""
         found: dict[str, dict[str, Any]] = {"class-counts": {}} if self.counts else {}
         return found | (self.start.parameters if self.start else {})
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the certificate says beside the costs."""
-        return {"steps": 0, "teachers": None, "label_prior": self.settings.label_prior}
-
-    def to_toml(self) -> str:
-        """config.toml: what was run, readable and complete."""
-        return tomli_w.dumps(
-            {
-                "method": self.method,
-                "settings": self.settings.model_dump(exclude_none=True),
-                "data": {
-                    "name": self.public.name,
-                    "n_records": self.public.n_records,
-                    "shape": list(self.public.shape),
-                    "class_names": list(self.public.class_names),
-                },
-            }
-        )
-
-    @property
-    def sha256(self) -> str:
-        """The configuration's hash, as certificate and ledger name it."""
-        return hashlib.sha256(self.to_toml().encode()).hexdigest()
+        return super().facts | {"label_prior": self.settings.label_prior}
 
 
 @dataclass(frozen=True, kw_only=True)

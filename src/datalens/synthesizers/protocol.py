@@ -1,32 +1,21 @@
-"""What every method offers: fit, sample, certificate, save, load."""
+"""What every method that makes images offers, beside what learners do: sample."""
 
 import hashlib
-import json
 import secrets
-from abc import ABC, abstractmethod
-from contextlib import nullcontext
-from pathlib import Path
-from reprlib import repr as shown
-from typing import Any, ClassVar, NamedTuple, Self
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from safetensors.numpy import load, save
 
-from datalens.data import Positions, PublicFacts, Records
-from datalens.data.documents import read_json, read_toml, read_whole, reading
-from datalens.ensemble import Ranks
 from datalens.errors import DataLensError
-from datalens.privacy.certificate import issue
-from datalens.privacy.chain import FORMAT as LEDGER_FORMAT
+from datalens.privacy.certificate import Product
+from datalens.synthesizers.learner import Learner
 from datalens.synthesizers.plan import Plan
-from datalens.synthesizers.session import Member, Session, ledger_name_for, temporary_session
-from datalens.synthesizers.settings import Settings, checked
+from datalens.synthesizers.settings import Settings
 
-PUBLISHED = ("config.toml", "ledger.json", "certificate.json", "generator.safetensors")
 SAMPLE_CHUNK = 1000
-MAX_GENERATOR = 256 * 2**20
-"""Bytes of a generator's file: the largest that settings allow, and more."""
 
 
 class Synthetic(NamedTuple):
@@ -43,72 +32,16 @@ class Drawn(NamedTuple):
     labels: NDArray[np.int64]
 
 
-class Synthesizer(ABC):
-    """A method that turns private records into something that may be published.
+class Synthesizer(Learner[Plan]):
+    """A learner whose product is a generator, which samples are drawn from.
 
-    Guarantee: everything that leaves `fit` (the generator, the certificate, samples) is
-    computed from releases bought through the ledger and from public facts, and costs at most
-    `epsilon` at `delta`, unless a seed was given or the method is not `private`: then the run is
-    marked NOT PRIVATE.
+    Guarantee: that of a learner. The generator is public, so samples cost nothing.
     """
 
-    method: ClassVar[str]
+    product: ClassVar[Product] = "generator"
     settings_type: ClassVar[type[Settings]]
-    about: ClassVar[str]
-    """What it does, in a line."""
-    source: ClassVar[str]
-    """The paper it comes from."""
-    accounting: ClassVar[str] = "zero-concentrated, exact discrete Gaussian noise"
-    """How its cost is added up."""
-    private: ClassVar[bool] = True
-    """Whether it protects anybody; one that does not is marked NOT PRIVATE wherever it goes."""
-    needs_labels: ClassVar[bool] = True
-    many_ranks: ClassVar[bool] = True
-    """Whether several machines can share the work."""
-
-    def __init__(self, /, **settings: Any) -> None:
-        """Keyword-only settings; see `settings_type` for their names and meaning."""
-        self.settings = checked(self.settings_type, settings)
-        self._certificate: dict[str, Any] | None = None
-        self._extract: list[dict[str, Any]] = []
-        self._prior: NDArray[np.float64] | None = None
-        self.plan: Plan | None = None
-
-    @abstractmethod
-    def resolve(self, public: PublicFacts) -> Plan:
-        """Fix every number from settings and public facts, before any record is seen."""
-
-    def share(self, public: PublicFacts, ranks: Ranks, secret: bytes) -> Positions:
-        """The positions of the records that this rank is to hold, ascending: each is held once."""
-        return self._share(self.resolve(public), ranks, secret)
-
-    def _share(self, plan: Plan, ranks: Ranks, secret: bytes) -> Positions:
-        if ranks.size > 1 and not self.many_ranks:
-            raise DataLensError(f"{self.method} runs in one process; start it without torchrun.")
-        if ranks.size > plan.public.n_records:
-            raise DataLensError(
-                f"{plan.public.n_records} records cannot be divided over {ranks.size} ranks; use"
-                " fewer."
-            )
-        return np.arange(ranks.rank, plan.public.n_records, ranks.size)
-
-    def _own(self, records: Records, plan: Plan, session: Member) -> Records:
-        """The records of this rank and no others: one that two ranks add up counts twice."""
-        if session.ranks.size == 1 and records.positions is None:
-            return records
-        share = self._share(plan, session.ranks, session.secret)
-        if records.positions is None:
-            return records.only(share)
-        if not np.array_equal(records.positions, share):
-            raise DataLensError(
-                f"These records of {records.public.name} are not the share of rank"
-                f" {session.ranks.rank} of {session.ranks.size}; give all of them, or that share."
-            )
-        return records
-
-    @abstractmethod
-    def _train(self, records: Records, plan: Plan, session: Member) -> None:
-        """Learn from this rank's records, through `session.releases` only."""
+    settings: Settings
+    _prior: NDArray[np.float64] | None = None
 
     @abstractmethod
     def _draw(self, labels: NDArray[np.int64], seed: bytes, *, exact: bool) -> Drawn:
@@ -117,51 +50,12 @@ class Synthesizer(ABC):
         The labels may turn out to be others, if it need not be `exact`.
         """
 
-    @abstractmethod
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        """What the generator file holds."""
+    def _contents(self) -> dict[str, NDArray[Any]]:
+        return {**self._arrays(), "prior": self._class_prior()}
 
-    @abstractmethod
-    def _take_arrays(self, arrays: dict[str, NDArray[Any]], plan: Plan) -> None:
-        """The inverse of `_arrays`."""
-
-    def fit(
-        self,
-        records: Records | ArrayLike,
-        labels: ArrayLike | None = None,
-        *,
-        n_classes: int | None = None,
-        ledger: str | None = None,
-        seed: int | None = None,
-        session: Member | None = None,
-    ) -> Self:
-        """Spend the budget on these records.
-
-        Give `Records`, or images and labels as arrays with the public number of classes.
-        `ledger` names the data set the budget belongs to (its name by default). A `seed` makes
-        the run reproducible and NOT PRIVATE. `session` continues or records a run in a folder;
-        where it is that of one of several ranks, only this rank's share of the records is used,
-        and rank 0 certifies.
-        """
-        if not isinstance(records, Records):
-            if labels is None:
-                raise DataLensError("fit needs Records, or images and labels.")
-            records = Records.from_arrays(records, labels, n_classes=n_classes)
-        plan = self.resolve(records.public)
-        name = ledger or ledger_name_for(records.public.name)
-        lasting = nullcontext(session) if session else None
-        with lasting or temporary_session(
-            records.fingerprint(), ledger=name, seed=seed, private=self.private
-        ) as run:
-            own = self._own(records, plan, run)
-            run.reserve(plan)
-            self._train(own, plan, run)
-            self.plan = plan
-            if isinstance(run, Session):
-                run.ledger.settle(run.run)
-                self._extract = run.ledger.extract(run.run)
-                self._certificate = self._certify(plan, run)
-        return self
+    def _take_contents(self, contents: dict[str, NDArray[Any]], plan: Plan) -> None:
+        self._prior = _prior(contents.pop("prior"), plan.public.n_classes)
+        super()._take_contents(contents, plan)
 
     def sample(
         self, count: int, labels: ArrayLike | None = None, *, seed: int | None = None
@@ -171,6 +65,20 @@ class Synthesizer(ABC):
         Without labels, classes are drawn in the proportions of the prior; where a method has a
         labeller, an image that turns out to show another class is labelled so.
         """
+        parts = self.stream(count, labels, seed=seed)
+        images = np.empty((count, *self.shape), dtype=np.uint8)
+        numbers = np.empty(count, dtype=np.int64)
+        done = 0
+        for part in parts:
+            here = slice(done, done + len(part.labels))
+            images[here], numbers[here] = part
+            done = here.stop
+        return Synthetic(images, numbers)
+
+    def stream(
+        self, count: int, labels: ArrayLike | None = None, *, seed: int | None = None
+    ) -> Iterator[Synthetic]:
+        """The images of `sample`, at most `SAMPLE_CHUNK` at a time: no more are ever held."""
         plan = self._fitted()
         if count < 1:
             raise DataLensError(f"count must be at least 1, got {count}.")
@@ -181,100 +89,19 @@ class Synthesizer(ABC):
             wanted = np.resize(wanted, count)
         if wanted.min() < 0 or wanted.max() >= plan.public.n_classes:
             raise DataLensError(f"labels must lie between 0 and {plan.public.n_classes - 1}.")
-        wanted = wanted.astype(np.int64)  # a copy
         root = secrets.token_bytes(16) if seed is None else str(seed).encode()
-        images = np.empty((count, *plan.public.shape), dtype=np.uint8)
-        for start in range(0, count, SAMPLE_CHUNK):
-            part = slice(start, start + SAMPLE_CHUNK)
+        return self._stream(wanted.astype(np.int64), root, exact=labels is not None)
+
+    def _stream(
+        self, wanted: NDArray[np.int64], root: bytes, *, exact: bool
+    ) -> Iterator[Synthetic]:
+        for start in range(0, len(wanted), SAMPLE_CHUNK):
             key = hashlib.sha256(root + start.to_bytes(8, "big")).digest()
-            drawn = self._draw(wanted[part], key, exact=labels is not None)
+            drawn = self._draw(wanted[start : start + SAMPLE_CHUNK], key, exact=exact)
             if not np.isfinite(drawn.images).all():
                 raise DataLensError("This generator's weights are too large to draw images with.")
-            images[part], wanted[part] = np.rint(drawn.images * 255), drawn.labels
-        return Synthetic(images, wanted)
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """What the labels stand for, in their order."""
-        return self._fitted().public.class_names
-
-    @property
-    def certificate(self) -> dict[str, Any]:
-        """What was spent, ready to publish and to re-check."""
-        self._fitted()
-        if self._certificate is None:
-            raise DataLensError("Only rank 0 of a run has its certificate.")
-        return dict(self._certificate)
-
-    def save(self, path: str | Path) -> None:
-        """Write what may be published: configuration, ledger extract, certificate, generator."""
-        plan = self._fitted()
-        folder = Path(path)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.toml").write_text(plan.to_toml())
-        _write_json(folder / "ledger.json", {"format": LEDGER_FORMAT, "rows": self._extract})
-        (folder / "generator.safetensors").write_bytes(self._generator())
-        if not self.certificate["private"]:
-            (folder / "NOT-PRIVATE.txt").write_text(self.certificate["statement"] + "\n")
-        _write_json(folder / "certificate.json", self.certificate)  # last: its presence means done
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read back what `save` wrote. No pickle: TOML, JSON and safetensors."""
-        folder = Path(path)
-        config = read_config(folder)
-        if config.get("method") != cls.method:
-            raise DataLensError(
-                f"{folder} holds a run of {shown(config.get('method'))}, not {cls.method!r}."
-            )
-        with reading(folder / "config.toml"):
-            loaded = cls(**config["settings"])
-            loaded.plan = loaded.resolve(_public(config["data"]))
-        with reading(folder / "generator.safetensors") as file:
-            arrays = load(read_whole(file, at_most=MAX_GENERATOR))
-            loaded._prior = _prior(arrays.pop("prior"), loaded.plan.public.n_classes)
-            if not all(a.dtype == np.float32 and np.isfinite(a).all() for a in arrays.values()):
-                raise DataLensError("its weights are not all finite float32 numbers.")
-            loaded._take_arrays(arrays, loaded.plan)
-        with reading(folder / "certificate.json") as file:
-            loaded._certificate = read_json(file)
-            if not isinstance(loaded._certificate["private"], bool):
-                raise DataLensError("it must say whether the run was private.")
-        with reading(folder / "ledger.json") as file:
-            loaded._extract = read_json(file)["rows"]
-        return loaded
-
-    def _generator(self) -> bytes:
-        """The generator's file."""
-        arrays = {**self._arrays(), "prior": self._class_prior()}
-        # safetensors writes memory as it lies, whichever way an array reads it.
-        return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-
-    def _certify(self, plan: Plan, session: Session) -> dict[str, Any]:
-        public = plan.public
-        return issue(
-            run=session.run,
-            method=plan.method,
-            data={
-                "name": public.name,
-                "n_records": public.n_records,
-                "shape": list(public.shape),
-                "classes": list(public.class_names),
-            },
-            charges=session.ledger.charges(session.run),
-            parameters=plan.parameters,
-            budget=plan.settings.budget,
-            noise=session.kind(plan),
-            configuration_sha256=plan.sha256,
-            generator_sha256=hashlib.sha256(self._generator()).hexdigest(),
-            ledger={"rows": len(self._extract), "head": session.ledger.rows(session.run)[-1].hash},
-            facts=plan.facts,
-        )
-
-    def _fitted(self) -> Plan:
-        if self.plan is None:
-            raise DataLensError("This synthesizer has not been fitted; call fit or load first.")
-        return self.plan
+            images = np.rint(drawn.images * 255).astype(np.uint8)
+            yield Synthetic(images, drawn.labels)
 
     def _class_prior(self) -> NDArray[np.float64]:
         classes = self._fitted().public.n_classes
@@ -289,36 +116,9 @@ class Synthesizer(ABC):
         return np.minimum(labels, len(edges) - 1)[order].astype(np.int64)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """config.toml of a run folder."""
-    with reading(folder):
-        if not (folder / "config.toml").exists():
-            raise DataLensError(f"{folder} is no run: it has no config.toml.")
-    return read_toml(folder / "config.toml")
-
-
-def _public(data: dict[str, Any]) -> PublicFacts:
-    """The facts that a configuration repeats, if they are of the kinds that they should be."""
-    channels, height, width = data["shape"]
-    name, n_records, class_names = data["name"], data["n_records"], data["class_names"]
-    numbers, names = (n_records, channels, height, width), (name, *class_names)
-    if any(type(n) is not int for n in numbers) or any(type(n) is not str for n in names):
-        raise DataLensError("its [data] is not what DataLens writes.")
-    return PublicFacts(
-        name=name,
-        n_records=n_records,
-        shape=(channels, height, width),
-        class_names=tuple(class_names),
-    )
-
-
 def _prior(shares: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
     """How often each class is drawn, if these are shares of one."""
     fits = shares.shape == (n_classes,) and shares.dtype == np.float64
     if not fits or not ((shares >= 0).all() and abs(shares.sum() - 1) < 1e-6):  # nor NaN
         raise DataLensError(f"its prior must be {n_classes} shares that add up to 1.")
     return shares
-
-
-def _write_json(path: Path, body: dict[str, Any]) -> None:
-    path.write_text(json.dumps(body, indent=1, sort_keys=False) + "\n")

@@ -28,7 +28,7 @@ from datalens.mechanism.noise import (
 )
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
-from datalens.synthesizers.plan import Plan
+from datalens.synthesizers.frozen import FrozenPlan
 
 SEEDED = ".NOT-PRIVATE"
 """Ends the names of ledgers of runs that protect nobody, which are kept apart."""
@@ -83,12 +83,12 @@ class Member:
     def checkpoint(self) -> Path:
         return self.folder / "checkpoint"
 
-    def reserve(self, plan: Plan) -> None:
+    def reserve(self, plan: FrozenPlan) -> None:
         """Wait until rank 0 has set the plan's cost aside, and see that it is the same plan."""
         self._agree(plan)
         self.ranks.tell("reserved", b"")
 
-    def _agree(self, plan: Plan) -> None:
+    def _agree(self, plan: FrozenPlan) -> None:
         """One plan and one secret: with two, a record could reach two teachers."""
         self.ranks.agree("the configuration", plan.sha256[:16])
         self.ranks.agree("the secret's checksum", hashlib.sha256(self.secret).hexdigest()[:16])
@@ -132,18 +132,18 @@ class Session(Member):
         seeded = self.noise.kind == "seeded"
         return SeededFloatNoise(self.secret) if seeded else FloatSecureNoise()
 
-    def kind(self, plan: Plan) -> NoiseKind:
+    def kind(self, plan: FrozenPlan) -> NoiseKind:
         """What the run's certificate says of its noise."""
         seeded = self.noise.kind == "seeded" and plan.noise != "none"
         return "seeded" if seeded else plan.noise
 
-    def reserve(self, plan: Plan) -> None:
+    def reserve(self, plan: FrozenPlan) -> None:
         """Set the plan's whole cost aside; for a run that goes on, see that it is the same plan."""
         self._agree(plan)
         self._reserve(plan)
         self.ranks.tell("reserved", b"")
 
-    def _reserve(self, plan: Plan) -> None:
+    def _reserve(self, plan: FrozenPlan) -> None:
         facts = {"method": plan.method, "noise": self.kind(plan), "config": plan.sha256}
         rows = self.ledger.rows(self.run)
         if not rows and not self.fresh and self._has_releases():

@@ -32,20 +32,27 @@ LEAST_SHARE = 1e-6
 """Of a budget: with less, the noise would have no end."""
 
 
-class Settings(BaseModel):
-    """The budget, which every method has."""
+class Budget(BaseModel):
+    """What every method has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
     epsilon: float = Field(gt=0, le=10_000)
     delta: float = Field(default=1e-5, ge=1e-100, lt=1)
-    accountant: Literal["certified", "paper"] = "certified"
-    label_prior: Literal["uniform", "bought"] = "uniform"
+    accountant: Literal["certified", "paper", "pld"] = "certified"
 
     @property
     def budget(self) -> dict[str, Any]:
         """Nothing, for a method that protects nobody."""
         return self.model_dump(include={"epsilon", "delta", "accountant"}, exclude_none=True)
+
+
+class Settings(Budget):
+    """What every method has that makes images."""
+
+    accountant: Literal["certified", "paper"] = "certified"
+    """Noise on counts is discrete, for which pld is no bound."""
+    label_prior: Literal["uniform", "bought"] = "uniform"
 
 
 class Unprotected(Settings):
@@ -154,7 +161,7 @@ class DataLensSettings(VoteSettings):
     """Nats by which the labeller favours the class that an image was drawn as."""
 
 
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=Budget)
 
 
 def checked(kind: type[S], values: dict[str, Any]) -> S:

@@ -1,11 +1,11 @@
-"""`datalens fit`: from settings to a run folder, new or resumed."""
+"""`datalens fit` and `classify`: from settings to a run folder, new or resumed."""
 
 import fcntl
 import json
 import shutil
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,9 @@ from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.privacy.ledger import OverTheCap
 from datalens.synthesizers import METHODS
-from datalens.synthesizers.protocol import Synthesizer, read_config
+from datalens.synthesizers.learner import AnyLearner, read_config
+from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
+from datalens.synthesizers.protocol import Synthesizer
 from datalens.synthesizers.session import (
     OTHER_DATA,
     Member,
@@ -29,6 +31,7 @@ from datalens.workflows.pictures import contact_sheet, save_sheet
 from datalens.workflows.presets import load_preset
 from datalens.workflows.progress import Watcher, tidy_log
 from datalens.workflows.report import write_report
+from datalens.workflows.runs import check_product
 
 SHEET_ROWS, SHEET_COLUMNS = 10, 10
 
@@ -42,6 +45,16 @@ class Source:
     image_size: int | None = None
     n_classes: int | None = None
 
+    @property
+    def options(self) -> str:
+        """How the command line was told, beside the name."""
+        told = {
+            "--data-dir": self.data_dir,
+            "--image-size": self.image_size,
+            "--classes": self.n_classes,
+        }
+        return "".join(f" {name} {value}" for name, value in told.items() if value is not None)
+
     def records(self, split: Split = "train", keep: Keep | None = None) -> Records:
         return load(
             self.name,
@@ -52,12 +65,12 @@ class Source:
             keep=keep,
         )
 
-    def share(self, synthesizer: Synthesizer, ranks: Ranks, secret: bytes) -> Records:
+    def share(self, learner: AnyLearner, ranks: Ranks, secret: bytes) -> Records:
         """The records of this rank, once it is clear that all ranks have the same data."""
         if ranks.size == 1:
             return self.records()
         ranks.agree("the data", fingerprint(self.name, data_dir=self.data_dir)[:16])
-        records = self.records(keep=lambda public: synthesizer.share(public, ranks, secret))
+        records = self.records(keep=lambda public: learner.share(public, ranks, secret))
         ranks.agree("what is public about the data", str(records.public))
         return records
 
@@ -90,8 +103,15 @@ def make_synthesizer(
     return METHODS[method](**{**values, **overrides})
 
 
+def make_classifier(method: str, overrides: dict[str, Any]) -> PrivateClassifier:
+    """The private classifier of this name."""
+    if method not in CLASSIFIERS:
+        raise DataLensError(f"Unknown method {method!r}; there are {', '.join(CLASSIFIERS)}.")
+    return CLASSIFIERS[method](**overrides)
+
+
 def fit_run(
-    synthesizer: Synthesizer,
+    learner: AnyLearner,
     source: Source,
     out: Path,
     *,
@@ -104,22 +124,22 @@ def fit_run(
     if ranks.rank == 0 and out.exists():
         raise DataLensError(f"{out} exists already; name another --out, or go on with --resume.")
     secret = ranks.tell("secret", new_secret(seed))
-    records = source.share(synthesizer, ranks, secret)
-    plan = synthesizer.resolve(records.public)  # all that can be wrong is wrong before this point
+    records = source.share(learner, ranks, secret)
+    plan = learner.resolve(records.public)  # all that can be wrong is wrong before this point
     ranks.agree("the configuration", plan.sha256[:16])
     if ranks.rank > 0:
-        return _follow(synthesizer, records, secret, out, ranks)
-    watcher = Watcher(epsilon=synthesizer.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
-    if synthesizer.private and synthesizer.settings.delta >= 1 / records.public.n_records:
+        return _follow(learner, records, secret, out, ranks)
+    watcher = Watcher(epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
+    if learner.private and learner.settings.delta >= 1 / records.public.n_records:
         watcher.say(
-            f"Careful: delta {synthesizer.settings.delta:g} is not below 1/n; such a delta allows"
+            f"Careful: delta {learner.settings.delta:g} is not below 1/n; such a delta allows"
             " publishing whole records."
         )
     session = Session.start(
         ledger=ledger or ledger_name_for(records.public.name),
         folder=out / "internal",
         seed=seed,
-        private=synthesizer.private,
+        private=learner.private,
         observer=watcher,
         secret=secret,
         ranks=ranks,
@@ -128,7 +148,7 @@ def fit_run(
         watcher.say(OTHER_DATA.format(session.ledger.path.stem))
     (out / "config.toml").write_text(plan.to_toml())
     try:
-        return _run(synthesizer, records, session, out, watcher)
+        return _run(learner, records, session, out, watcher)
     except OverTheCap:
         shutil.rmtree(out)  # no run has begun
         raise
@@ -141,8 +161,9 @@ def resume_run(
     epsilon: float | None,
     quiet: bool = False,
     ranks: Ranks = ALONE,
+    kinds: Mapping[str, type[AnyLearner]] = METHODS,
 ) -> dict[str, Any]:
-    """Go on with a run that was stopped, with the settings it was started with.
+    """Go on with a run of one of these kinds that was stopped, with the settings it had.
 
     The run folder need only be on rank 0's machine.
     """
@@ -151,24 +172,26 @@ def resume_run(
     text, secret = kept["config"], bytes.fromhex(kept["secret"])
     try:
         config = tomllib.loads(text)
-        synthesizer = METHODS[config["method"]](**config["settings"])
+        with reading(out / "config.toml"):
+            check_product(out, config["method"], kinds)
+        learner = kinds[config["method"]](**config["settings"])
     except (KeyError, TypeError):
         raise DataLensError(f"{out / 'config.toml'} is no configuration of a run.") from None
-    if epsilon is not None and epsilon != synthesizer.settings.epsilon:
-        began = f"epsilon {synthesizer.settings.epsilon:g}" if synthesizer.private else "no epsilon"
+    if epsilon is not None and epsilon != learner.settings.epsilon:
+        began = f"epsilon {learner.settings.epsilon:g}" if learner.private else "no epsilon"
         raise DataLensError(
             f"{out} was started with {began}, which cannot change; resume without --epsilon."
         )
-    records = source.share(synthesizer, ranks, secret)
+    records = source.share(learner, ranks, secret)
     with reading(out / "config.toml"):
-        resolved = synthesizer.resolve(records.public).to_toml()
+        resolved = learner.resolve(records.public).to_toml()
     if resolved != text:
         raise DataLensError(f"{out} was started on other data than {source.name}, or edited since.")
     if ranks.rank > 0:
-        return _follow(synthesizer, records, secret, out, ranks)
-    watcher = Watcher(epsilon=synthesizer.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
+        return _follow(learner, records, secret, out, ranks)
+    watcher = Watcher(epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
     session = Session.resume(folder=out / "internal", observer=watcher, ranks=ranks)
-    return _run(synthesizer, records, session, out, watcher)
+    return _run(learner, records, session, out, watcher)
 
 
 def _kept(out: Path) -> dict[str, str]:
@@ -185,33 +208,34 @@ def _kept(out: Path) -> dict[str, str]:
 
 
 def _follow(
-    synthesizer: Synthesizer, records: Records, secret: bytes, out: Path, ranks: Ranks
+    learner: AnyLearner, records: Records, secret: bytes, out: Path, ranks: Ranks
 ) -> dict[str, Any]:
     """A rank other than 0: it works as the others do, and leaves nothing but checkpoints."""
     member = Member(secret=secret, folder=out / "internal", ranks=ranks)
-    synthesizer.fit(records, session=member)
+    learner.fit(records, session=member)
     ranks.tell("saved", b"")  # if rank 0 cannot save, all end alike
     return {}
 
 
 def _run(
-    synthesizer: Synthesizer, records: Records, session: Session, out: Path, watcher: Watcher
+    learner: AnyLearner, records: Records, session: Session, out: Path, watcher: Watcher
 ) -> dict[str, Any]:
     started = time.monotonic()
     with alone_in(out):
         (out / "log.jsonl").touch()
         tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
         with watcher.watching():
-            synthesizer.fit(records, session=session)
+            learner.fit(records, session=session)
         seconds = time.monotonic() - started
         tidy_log(out / "log.jsonl")
-        write_sheet(synthesizer, out / "samples.png")
-        synthesizer.save(out)
+        if isinstance(learner, Synthesizer):
+            write_sheet(learner, out / "samples.png")
+        learner.save(out)
         write_report(out)
     session.ranks.tell("saved", b"")
     timings = {"seconds": seconds, "ranks": session.ranks.size, "bytes": session.ranks.traffic}
     (out / "internal" / "timings.json").write_text(json.dumps(timings) + "\n")
-    return {**summary(out, synthesizer), "seconds": round(seconds, 1)}
+    return {**summary(out, learner), "seconds": round(seconds, 1)}
 
 
 @contextmanager
@@ -225,9 +249,9 @@ def alone_in(out: Path) -> Iterator[None]:
         yield
 
 
-def summary(out: Path, synthesizer: Synthesizer) -> dict[str, Any]:
+def summary(out: Path, learner: AnyLearner) -> dict[str, Any]:
     """What `fit --json` ends with, except the time."""
-    certificate = synthesizer.certificate
+    certificate = learner.certificate
     return {
         "run": str(out),
         "run_id": certificate["run"],

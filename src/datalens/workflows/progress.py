@@ -2,12 +2,12 @@
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from math import isfinite
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -75,6 +75,27 @@ class Watcher:
                 yield self
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+T = TypeVar("T")
+
+
+@contextmanager
+def counted(
+    what: str, parts: Iterable[T], *, of: int, size: Callable[[T], int]
+) -> Iterator[Iterator[T]]:
+    """The same parts, with a bar on stderr that grows by the size of each."""
+    columns = (TextColumn("[bold]{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bars:
+        task = bars.add_task(what, total=of)
+
+        def passed_on() -> Iterator[T]:
+            for part in parts:
+                yield part
+                bars.advance(task, size(part))
+
+        yield passed_on()
 
 
 def tidy_log(log: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from datalens.errors import DataLensError
-from datalens.synthesizers.protocol import PUBLISHED
-from datalens.workflows.runs import load_run
+from datalens.workflows.runs import holds_classifier, load_any
 
+PUBLISHED = ("config.toml", "ledger.json", "certificate.json")
 ALSO = ("samples.png", "report.html", "log.jsonl", "NOT-PRIVATE.txt")
 
 
@@ -16,15 +16,17 @@ def export(run: Path, out: Path) -> list[str]:
 
     Links are not followed: they could bring in a file from elsewhere.
     """
-    missing = [name for name in PUBLISHED if not (run / name).is_file()]
+    product = "classifier" if holds_classifier(run) else "generator"
+    whole = (*PUBLISHED, f"{product}.safetensors")
+    missing = [name for name in whole if not (run / name).is_file()]
     if missing:
         raise DataLensError(f"{run} is no finished run: it lacks {', '.join(missing)}.")
     if out.exists():
         raise DataLensError(f"{out} exists already; name another place.")
-    names = [name for name in (*PUBLISHED, *ALSO) if (run / name).is_file()]
+    names = [name for name in (*whole, *ALSO) if (run / name).is_file()]
     if links := [name for name in names if (run / name).is_symlink()]:
         raise DataLensError(f"{run} has links in place of {', '.join(links)}; put the files there.")
-    load_run(run)  # nobody is helped by a run that cannot be read
+    load_any(run)  # nobody is helped by a run that cannot be read
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=out.parent, prefix=".datalens-") as folder:

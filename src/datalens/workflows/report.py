@@ -15,7 +15,8 @@ STAGES = ("votes", "steps")
 def write_report(run: Path) -> Path:
     """Render RUN/report.html from the published files alone."""
     certificate = json.loads((run / "certificate.json").read_text())
-    picture = base64.b64encode((run / "samples.png").read_bytes()).decode()
+    samples = run / "samples.png"
+    picture = base64.b64encode(samples.read_bytes()).decode() if samples.is_file() else ""
     log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     text = files("datalens.workflows").joinpath("templates", TEMPLATE).read_text()
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)

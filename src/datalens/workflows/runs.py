@@ -1,11 +1,14 @@
 """Run folders: reading one back, whichever method made it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as shown
+from typing import Any
 
 from datalens.errors import DataLensError
 from datalens.synthesizers import METHODS, Synthesizer
-from datalens.synthesizers.protocol import read_config
+from datalens.synthesizers.learner import AnyLearner, read_config
+from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
 
 
 def is_private(method: str) -> bool:
@@ -15,9 +18,41 @@ def is_private(method: str) -> bool:
 
 def load_run(run: Path) -> Synthesizer:
     """The fitted synthesizer of a finished run."""
-    method = read_config(run).get("method")
-    if not isinstance(method, str) or method not in METHODS:
+    kind = METHODS[_method(run, METHODS)]
+    return kind.load(run)
+
+
+def load_classifier(run: Path) -> PrivateClassifier:
+    """The private classifier of a finished run."""
+    kind = CLASSIFIERS[_method(run, CLASSIFIERS)]
+    return kind.load(run)
+
+
+def holds_classifier(run: Path) -> bool:
+    """Whether this is a run that made a classifier, finished or not."""
+    return (run / "config.toml").is_file() and read_config(run).get("method") in list(CLASSIFIERS)
+
+
+def load_any(run: Path) -> AnyLearner:
+    """Whatever a finished run has made."""
+    return load_classifier(run) if holds_classifier(run) else load_run(run)
+
+
+def check_product(run: Path, method: Any, kinds: Mapping[str, type[AnyLearner]]) -> None:
+    """Refuse a run whose product the command is not for, and name the commands that are."""
+    if not isinstance(method, str) or method not in [*METHODS, *CLASSIFIERS]:
         raise DataLensError(f"{run} was made by an unknown method, {shown(method)}.")
+    if method not in kinds:
+        made, use = "images", "fit, sample and evaluate"
+        if method in CLASSIFIERS:
+            made, use = "a classifier", "classify, predict and evaluate"
+        raise DataLensError(f"{run} is a run of {method}, which makes {made}; use datalens {use}.")
+
+
+def _method(run: Path, kinds: Mapping[str, type[AnyLearner]]) -> str:
+    method = read_config(run).get("method")
+    check_product(run, method, kinds)
     if not (run / "certificate.json").is_file():
-        raise DataLensError(f"{run} is not finished; go on with datalens fit ... --resume.")
-    return METHODS[method].load(run)
+        command = "classify" if method in CLASSIFIERS else "fit"
+        raise DataLensError(f"{run} is not finished; go on with datalens {command} ... --resume.")
+    return str(method)

@@ -12,11 +12,16 @@ from datalens.workflows.commands.options import (
     DataDir,
     ImageSize,
     Json,
-    pairs,
+    chosen,
     print_json,
 )
 
-ACCOUNTANTS = {"certified": "certified", "paper": "by the paper", "gaussian": "Gaussian (no bound)"}
+ACCOUNTANTS = {
+    "pld": "by its privacy loss",
+    "certified": "certified",
+    "paper": "by the paper",
+    "gaussian": "Gaussian (no bound)",
+}
 
 
 def fit(
@@ -83,7 +88,7 @@ def fit(
     from datalens.workflows.runs import is_private
 
     source = Source(name=dataset, data_dir=data_dir, image_size=image_size, n_classes=classes)
-    _check_protection(method, seed=seed, not_private=not_private, resumed=resume)
+    check_protection(method, seed=seed, not_private=not_private, resumed=resume)
     given = {
         "epsilon": epsilon,
         "delta": delta,
@@ -107,10 +112,7 @@ def fit(
         "threshold": False if no_threshold else None,
         "label_prior": label_prior,
     }
-    others = pairs(set_ or [])
-    if doubled := set(others) & set(given):
-        raise DataLensError(f"{', '.join(sorted(doubled))}: use its own option, not --set.")
-    overrides = {name: value for name, value in given.items() if value is not None} | others
+    overrides = chosen(given, set_ or [])
     first = True
     try:
         with joined(timeout=rank_timeout, device=device) as ranks:
@@ -129,17 +131,14 @@ def fit(
                 synthesizer = make_synthesizer(
                     method, preset=preset, data_name=dataset, overrides=overrides
                 )
-                out = out or _free_name(dataset, method, epsilon, private=not not_private)
+                out = out or free_name(dataset, method, epsilon, private=not not_private)
                 out = Path(ranks.tell("out", bytes(out)).decode())
                 result = fit_run(synthesizer, source, out, ledger=ledger, seed=seed, ranks=ranks)
     except (Stopped, KeyboardInterrupt):
         if not first:
             raise typer.Exit(130) from None
-        where = {"--data-dir": data_dir, "--image-size": image_size, "--classes": classes}
-        words = "".join(f" {name} {value}" for name, value in where.items() if value is not None)
-        typer.echo(
-            f"Stopped. Go on with: datalens fit {dataset}{words} --out {out} --resume", err=True
-        )
+        words = f"{dataset}{source.options} --out {out} --resume"
+        typer.echo(f"Stopped. Go on with: datalens fit {words}", err=True)
         raise typer.Exit(130) from None
     if not first:
         return
@@ -149,7 +148,7 @@ def fit(
         _print_fit(result)
 
 
-def _check_protection(method: str, *, seed: int | None, not_private: bool, resumed: bool) -> None:
+def check_protection(method: str, *, seed: int | None, not_private: bool, resumed: bool) -> None:
     """Nobody gets a run that protects nobody without saying so."""
     from datalens.workflows.runs import is_private
 
@@ -166,7 +165,7 @@ def _check_protection(method: str, *, seed: int | None, not_private: bool, resum
         )
 
 
-def _free_name(dataset: str, method: str, epsilon: float | None, *, private: bool) -> Path:
+def free_name(dataset: str, method: str, epsilon: float | None, *, private: bool) -> Path:
     """runs/DATASET-METHOD-epsilon-E, numbered if there is one already."""
     budget = "" if epsilon is None else f"-epsilon-{epsilon:g}"
     stem = f"{Path(dataset).stem}-{method}{budget}" + ("" if private else "-NOT-PRIVATE")
@@ -177,7 +176,8 @@ def _free_name(dataset: str, method: str, epsilon: float | None, *, private: boo
     raise DataLensError("The folder runs/ is full of runs of this name; give --out.")
 
 
-def _print_fit(result: dict[str, Any]) -> None:
+def print_cost(result: dict[str, Any]) -> None:
+    """What a run has spent."""
     if not result["private"]:
         typer.echo(NOT_PRIVATE[result["noise"]])
     found = result["epsilon"]
@@ -188,6 +188,10 @@ def _print_fit(result: dict[str, Any]) -> None:
             f" {result['epsilon_replace']:.4f} if a record is replaced."
         )
     typer.echo(f"{result['releases']} releases in {result['seconds']:.0f} s.")
+
+
+def _print_fit(result: dict[str, Any]) -> None:
+    print_cost(result)
     if result["left_over"]:
         typer.echo(f"{result['left_over']} left-over records reached no teacher.")
     run = result["run"]

@@ -1,5 +1,6 @@
 """What is here: `methods`, `data`, `demo`, `bench`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -33,13 +34,13 @@ def data(
         return
     table = Table("name", "records", "test", "shape", "classes", "found at", "public")
     for entry in found:
+        counts = (entry.n_records, entry.n_test_records)
         table.add_row(
             entry.name,
-            str(entry.n_records),
-            str(entry.n_test_records),
+            *("by its files" if n is None else str(n) for n in counts),
             "x".join(map(str, entry.shape)),
             str(len(entry.class_names)),
-            entry.found or "not here (downloaded when used)",
+            entry.found or f"not here ({entry.how_to_get})",
             entry.public,
         )
     Console().print(table)
@@ -48,27 +49,37 @@ def data(
 def methods(as_json: Json = False) -> None:
     """List the methods: what each does, how it is accounted for, the paper it comes from."""
     from datalens.synthesizers import METHODS
+    from datalens.synthesizers.learner import AnyLearner
+    from datalens.synthesizers.private_classifier import CLASSIFIERS
 
-    found = [
-        {
-            "name": name,
-            "about": method.about,
-            "private": method.private,
-            "needs_labels": method.needs_labels,
-            "accounting": method.accounting,
-            "source": method.source,
-        }
-        for name, method in METHODS.items()
-    ]
+    kinds: dict[str, Mapping[str, type[AnyLearner]]]
+    kinds = {"methods": METHODS, "classifiers": CLASSIFIERS}
+    found = {
+        kind: [
+            {
+                "name": name,
+                "about": method.about,
+                "private": method.private,
+                "needs_labels": method.needs_labels,
+                "accounting": method.accounting,
+                "source": method.source,
+            }
+            for name, method in these.items()
+        ]
+        for kind, these in kinds.items()
+    }
     if as_json:
-        print_json({"methods": found})
+        print_json(found)
         return
-    table = Table("name", "what it does", "private", "labels", "accounting", "from")
-    for entry in found:
-        entry["private"] = "yes" if entry["private"] else "NOT PRIVATE"
-        entry["needs_labels"] = "needed" if entry["needs_labels"] else "not needed"
-        table.add_row(*map(str, entry.values()))
-    Console().print(table)
+    titles = {"methods": "datalens fit: images", "classifiers": "datalens classify: one model"}
+    for kind, title in titles.items():
+        table = Table("name", "what it does", "private", "labels", "accounting", "from")
+        table.title = title
+        for entry in found[kind]:
+            entry["private"] = "yes" if entry["private"] else "NOT PRIVATE"
+            entry["needs_labels"] = "needed" if entry["needs_labels"] else "not needed"
+            table.add_row(*map(str, entry.values()))
+        Console().print(table)
 
 
 def demo(

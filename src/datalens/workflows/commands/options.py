@@ -38,6 +38,14 @@ def pairs(texts: list[str]) -> dict[str, str]:
     return found
 
 
+def chosen(given: dict[str, Any], set_: list[str]) -> dict[str, Any]:
+    """The settings that were given, by their own options or with --set."""
+    others = pairs(set_)
+    if doubled := set(others) & set(given):
+        raise DataLensError(f"{', '.join(sorted(doubled))}: use its own option, not --set.")
+    return {name: value for name, value in given.items() if value is not None} | others
+
+
 def positive_number(option: str, text: str) -> float:
     """One of the numbers that an option lists."""
     try:

@@ -1,0 +1,110 @@
+"""`datalens classify` and `predict`: one private model, and its use."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from datalens.errors import DataLensError
+from datalens.workflows.commands.fit import check_protection, free_name, print_cost
+from datalens.workflows.commands.options import (
+    NOT_PRIVATE,
+    Classes,
+    DataDir,
+    ImageSize,
+    Json,
+    chosen,
+    print_json,
+)
+
+
+def classify(
+    dataset: Annotated[str, typer.Argument(help="A data set by name, an NPZ, or a folder.")],
+    epsilon: Annotated[float | None, typer.Option(help="The budget.")] = None,
+    delta: Annotated[float | None, typer.Option(help="1e-5 by default.")] = None,
+    method: Annotated[str, typer.Option(help="topagg, dpsgd or scatter.")] = "topagg",
+    keep: Annotated[
+        float | None, typer.Option(help="Of topagg: share of a squared norm kept; else 0.8.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Number of noisy steps.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="The same, in passes.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Records in a step, on average.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Largest norm of a gradient.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="At the first step.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to make.")] = None,
+    accountant: Annotated[str | None, typer.Option(help="pld, certified or paper.")] = None,
+    classes: Classes = None,
+    image_size: ImageSize = None,
+    ledger: Annotated[str | None, typer.Option(help="The data's ledger; its name if left.")] = None,
+    data_dir: DataDir = None,
+    seed: Annotated[int | None, typer.Option(help="Reproducible; needs --not-private.")] = None,
+    not_private: Annotated[
+        bool, typer.Option("--not-private", help="You know that the run protects nobody.")
+    ] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any other setting: NAME=VALUE.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Spend a privacy budget on one classifier of private images; get it and a certificate."""
+    from datalens.synthesizers.private_classifier import CLASSIFIERS
+    from datalens.synthesizers.session import Stopped
+    from datalens.workflows.fitting import Source, fit_run, make_classifier, resume_run
+
+    source = Source(name=dataset, data_dir=data_dir, image_size=image_size, n_classes=classes)
+    check_protection(method, seed=seed, not_private=not_private, resumed=resume)
+    given = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "accountant": accountant,
+        "keep": keep,
+        "steps": steps,
+        "epochs": epochs,
+        "batch_size": batch,
+        "max_grad_norm": clip,
+        "learning_rate": learning_rate,
+    }
+    overrides = chosen(given, set_ or [])
+    try:
+        if resume:
+            if out is None:
+                raise DataLensError("--resume needs --out, the run to go on with.")
+            if set(overrides) - {"epsilon"} or ledger or seed is not None:
+                raise DataLensError("A resumed run keeps its settings; give none with --resume.")
+            result = resume_run(source, out, epsilon=epsilon, kinds=CLASSIFIERS)
+        else:
+            if epsilon is None:
+                raise DataLensError("--epsilon must be given: how much privacy may be spent.")
+            classifier = make_classifier(method, overrides)
+            out = out or free_name(dataset, method, epsilon, private=not not_private)
+            result = fit_run(classifier, source, out, ledger=ledger, seed=seed)
+    except (Stopped, KeyboardInterrupt):
+        words = f"{dataset}{source.options} --out {out} --resume"
+        typer.echo(f"Stopped. Go on with: datalens classify {words}", err=True)
+        raise typer.Exit(130) from None
+    if as_json:
+        print_json(result)
+        return
+    print_cost(result)
+    run = result["run"]
+    typer.echo(f"Next: datalens predict {run} FOLDER --out predictions.csv")
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run of datalens classify.")],
+    images: Annotated[str, typer.Argument(help="A folder of images, an NPZ, or a data set.")],
+    out: Annotated[Path, typer.Option(help="FILE.csv.")],
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Say what images show. Costs no privacy, however many; of a data set, its test images."""
+    from datalens.workflows.predicting import predict_images
+
+    result = predict_images(run, images, out, data_dir=data_dir)
+    if as_json:
+        print_json(result)
+        return
+    if not result["private"]:
+        typer.echo(NOT_PRIVATE["seeded"])
+    typer.echo(f"{result['count']} predictions in {out}.")

@@ -44,9 +44,9 @@ class GsWganSettings(Settings):
 
     n_teachers: int | None = Field(default=None, gt=0)
     """Critics. None: one for 60 records, and at most 1,000."""
-    steps: int = Field(default=10_000, gt=0, le=MOST_UPDATES)
+    steps: int = Field(default=6_000, gt=0, le=MOST_UPDATES)
     """Of the generator."""
-    batch_size: int = Field(default=8, gt=0, le=MOST_IMAGES)
+    batch_size: int = Field(default=16, gt=0, le=MOST_IMAGES)
     """Images in a step: each is a release."""
     noise_multiplier: float | None = Field(default=None, ge=1e-6)
     """Noise, in units of how far a record can move a gradient. None: the least that the budget

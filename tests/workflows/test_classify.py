@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from safetensors.numpy import load_file
 
@@ -191,6 +192,7 @@ def test_stop_and_resume(run: Any, tmp_path: Path) -> None:
     settings += ("--seed", "1", "--not-private", "--set", "noise_multiplier=1.0")
     words = [sys.executable, "-m", "datalens", "classify", "digits", *settings, "--out", "r"]
     env = {**os.environ, "PYTHONPATH": str(Path(datalens.__file__).parents[1])}
+    env["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # part of the result, by rounding
     process = subprocess.Popen(words, cwd=tmp_path, env=env, stderr=subprocess.PIPE)
     while not list(tmp_path.glob("r/internal/releases/*.safetensors")):
         assert process.poll() is None

@@ -18,36 +18,9 @@ from safetensors.numpy import load_file
 
 import datalens
 from datalens.privacy.ledger import Ledger
-from datalens.workflows import cli
 
 FEW = ("--accountant", "certified", "--steps", 4, "--batch", 50, "--set", "noise_multiplier=0.7")
 SCATTER = ("classify", "digits", "--epsilon", 9, "--method", "scatter", *FEW)
-
-
-class Result:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["datalens", *map(str, words)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return Result(code, out, err)
-
-    return call
 
 
 def lines(file: str) -> list[list[str]]:

@@ -15,36 +15,9 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from datalens.synthesizers.class_gaussian import ClassGaussian
-from datalens.workflows import cli
 from datalens.workflows.fitting import alone_in
 
 SMALL = ["--teachers", "6", "--steps", "3", "--batch-size", "4", "--set", "label_steps=2"]
-
-
-class Result:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["datalens", *map(str, words)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out, err = capsys.readouterr()
-        return Result(code, out, err)
-
-    return call
 
 
 @pytest.mark.parametrize("more", [(), ("--set", "clusters=3", "--set", "label_steps=2")])

@@ -13,6 +13,10 @@ from datalens.workflows.commands.options import (
     DataDir,
     ImageSize,
     Json,
+    NotPrivate,
+    Others,
+    Resume,
+    Seed,
     chosen,
     print_json,
 )
@@ -37,14 +41,10 @@ def classify(
     image_size: ImageSize = None,
     ledger: Annotated[str | None, typer.Option(help="The data's ledger; its name if left.")] = None,
     data_dir: DataDir = None,
-    seed: Annotated[int | None, typer.Option(help="Reproducible; needs --not-private.")] = None,
-    not_private: Annotated[
-        bool, typer.Option("--not-private", help="You know that the run protects nobody.")
-    ] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting: NAME=VALUE.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    seed: Seed = None,
+    not_private: NotPrivate = False,
+    set_: Others = None,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Spend a privacy budget on one classifier of private images; get it and a certificate."""

@@ -14,6 +14,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 DataDir = Annotated[Path | None, typer.Option(help="Where data sets lie (else DATALENS_DATA).")]
 ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels square.")]
 Classes = Annotated[int | None, typer.Option(help="Number of classes; public by your word.")]
+Seed = Annotated[int | None, typer.Option(help="Reproducible; needs --not-private.")]
+NotPrivate = Annotated[
+    bool, typer.Option("--not-private", help="You know that the run protects nobody.")
+]
+Others = Annotated[list[str] | None, typer.Option("--set", help="Any other setting: NAME=VALUE.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 
 NOT_PRIVATE = {
     "seeded": "NOT PRIVATE: the noise came from a seed.",

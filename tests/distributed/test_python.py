@@ -24,14 +24,13 @@ SMALL: dict[str, dict[str, Any]] = {
     | {"teacher_warm_up": 1},
     "datalens": {"n_teachers": 6, "block_size": 2, "steps": 3, "batch_size": 3, "latent": 8}
     | {"teacher_warm_up": 1, "clusters": 2, "label_steps": 2},
-    "gpate": {"n_teachers": 6, "block_size": 2, "steps": 3, "batch_size": 3, "latent": 8}
-    | {"teacher_warm_up": 1},
 }
 
 
 FOR_ONE: dict[str, dict[str, Any]] = {
     "dpgan": {"batch_size": 10},
     "dcgan": {},
+    "gpate": {"n_teachers": 6, "batch_size": 3},
     "gswgan": {"n_teachers": 6, "batch_size": 3},
 }
 """Methods that one process does alone."""

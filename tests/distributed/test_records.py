@@ -116,7 +116,7 @@ def test_errors_name_the_record_s_own_position(tmp_path: Path) -> None:
         load(npz(tmp_path, GREY, LABELS[:-1]), n_classes=CLASSES, keep=keep)
 
 
-VOTING = ("datalens", "gpate", "pategan")
+VOTING = ("datalens", "pategan")
 """Methods that have teachers."""
 
 

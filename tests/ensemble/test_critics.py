@@ -99,6 +99,19 @@ def test_each_image_is_judged_by_the_critic_that_is_named_for_it() -> None:
     assert not torch.allclose(critics.ask([1, 1, 1], images, labels)[0], together[0])
 
 
+def test_all_critics_are_asked_about_every_image_in_their_order() -> None:
+    critics, images = trained(*shards()), torch.rand(3, 1, SIDE, SIDE, generator=chance(9))
+    labels = torch.tensor([2, 0, 1])
+    blocks = list(critics.ask_all(images, labels))
+    assert len(blocks) > 1
+    every = torch.cat(blocks)
+    assert len(every) == N
+    for critic in (0, 63, 64, N - 1):
+        alone = critics.ask([critic] * 3, images, labels)
+        assert torch.allclose(every[critic], alone, atol=1e-6)
+    assert not torch.allclose(every[0], every[1], atol=1e-3)
+
+
 def test_critics_learn() -> None:
     """Bright records against dark images: the brighter, the more real."""
     images, labels = torch.full((N, SHARD, 1, SIDE, SIDE), 250, dtype=torch.uint8), shards()[1]

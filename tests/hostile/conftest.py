@@ -20,7 +20,7 @@ SMALL = {
     | {"clusters": 2, "label_steps": 2},
     "class-gaussian": {"rank": 4},
     "dp-merf": {"waves": 10, "updates": 2, "batch_size": 6, "latent": 4},
-    "gpate": {"n_teachers": 4, "steps": 2, "batch_size": 3, "latent": 4, "teacher_warm_up": 1},
+    "gpate": {"n_teachers": 4, "steps": 2, "batch_size": 3, "latent": 4, "warm_up": 1},
     "pategan": {"n_teachers": 4, "steps": 3, "batch_size": 3, "latent": 4, "noise": "laplace"},
     "dpgan": {"steps": 4, "batch_size": 5, "latent": 4, "width": 2},
     "dcgan": {"steps": 4, "batch_size": 5, "latent": 4, "width": 2},

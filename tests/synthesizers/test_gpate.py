@@ -10,21 +10,22 @@ import torch
 from numpy.typing import NDArray
 
 from datalens import DataLensError, Records
-from datalens.ensemble import Teachers, stream
+from datalens.ensemble import stream
+from datalens.ensemble.critics import Critics
 from datalens.mechanism.bins import BinnedVotes, random_projections
 from datalens.mechanism.events import GaussianRelease
 from datalens.privacy.accountants import Charge
 from datalens.privacy.releases import Releases
 from datalens.privacy.verify import verify
-from datalens.synthesizers import gpate, voting
+from datalens.synthesizers import gpate, wasserstein
 from datalens.synthesizers.gpate import GPate
 from datalens.synthesizers.gpate_plan import GPatePlan, GPateSettings
 from datalens.synthesizers.session import Session, Silent, Stopped
-from datalens.synthesizers.voting import hire
+from datalens.synthesizers.wasserstein import hire
 
 SECRET = b"s" * 32
 SMALL = {"epsilon": 10.0, "n_teachers": 6, "batch_size": 3, "steps": 4, "latent": 8}
-SMALL |= {"teacher_warm_up": 1, "projected": 5, "bins": 4}
+SMALL |= {"width": 4, "warm_up": 1, "refresh_every": 2, "projected": 5, "bins": 4}
 
 
 def records(changed: int | None = None) -> Records:
@@ -128,18 +129,19 @@ def test_checks_that_are_not_charged_are_caught(
 # Teachers and what is counted of them.
 
 
-def trained(source: Records) -> tuple[Teachers, NDArray[np.int64]]:
+def trained(source: Records) -> tuple[Critics, NDArray[np.int64]]:
     """Teachers after two updates against fixed images, and their tally."""
     own, chance = plan(), torch.Generator().manual_seed(0)
     images, labels = torch.rand(3, 1, 8, 8, generator=chance), torch.arange(3)
     teachers = hire(source, own, SECRET)
-    teachers.train(images, labels, step=0, updates=2)
+    for update in range(2):
+        teachers.train(images, labels, update=update)
     chance = stream(SECRET, "projection", 0)
     projection = random_projections(images, 5, smooth=1.0, weigh_room=True, chance=chance)
     return teachers, gpate._count(teachers, images, labels, own.rule, projection)
 
 
-def touched(one: Teachers, two: Teachers) -> set[int]:
+def touched(one: Critics, two: Critics) -> set[int]:
     """Teachers that differ in any bit of their weights."""
     a, b = one.state()["weights"], two.state()["weights"]
     return {teacher for teacher in range(len(a)) if not torch.equal(a[teacher], b[teacher])}
@@ -168,7 +170,7 @@ def test_a_record_that_reaches_two_teachers_would_be_caught(
         positions = (np.arange(n_teachers * size) % n_records).reshape(n_teachers, size)
         return type("Shards", (), {"positions": positions, "shard_size": size})()
 
-    monkeypatch.setattr(voting, "deal", wrapping)
+    monkeypatch.setattr(wasserstein, "deal", wrapping)
     assert len(touched(trained(records())[0], trained(records(changed=0))[0])) > 1
 
 

@@ -20,7 +20,7 @@ from datalens.mechanism.events import SampledGaussianRelease
 from datalens.mechanism.noise import Floats, SeededFloatNoise
 from datalens.privacy.accountants import Charge, epsilon
 from datalens.privacy.verify import verify
-from datalens.synthesizers import gswgan
+from datalens.synthesizers import gswgan, wasserstein
 from datalens.synthesizers.gswgan import Gan, GsWgan
 from datalens.synthesizers.session import Session, Silent, Stopped
 
@@ -119,7 +119,7 @@ def test_shards_that_wrap_around_are_caught(
         order = np.arange(n_teachers * 8) % (n_records // 2)
         return Shards(positions=order.reshape(n_teachers, 8), left_over=0)
 
-    monkeypatch.setattr(gswgan, "deal", wrapping)
+    monkeypatch.setattr(wasserstein, "deal", wrapping)
     assert max(len(who) for who in reached(tmp_path)) > 1
 
 

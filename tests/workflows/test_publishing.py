@@ -34,7 +34,7 @@ SETTINGS = {
         "n_teachers": 6,
         "steps": 3,
         "batch_size": 4,
-        "teacher_warm_up": 2,
+        "warm_up": 2,
     },
     "gswgan": {
         "label_prior": "bought",

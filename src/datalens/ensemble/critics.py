@@ -4,7 +4,7 @@ A critic is a layer of leaky units and a head for each class. So few layers that
 penalty needs no second differentiation: everything is a handful of batched products.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -97,6 +97,16 @@ class Critics:
         x = images.flatten(1).unsqueeze(1)
         slopes = _slopes(weights, _before(weights, x), labels.unsqueeze(1))
         return torch.bmm(slopes, weights["see"]).squeeze(1)
+
+    @torch.no_grad()
+    def ask_all(self, images: Tensor, labels: Tensor) -> Iterator[Tensor]:
+        """Gradients (some critics, m, pixels) of every critic on every image, in order."""
+        x = images.flatten(1)
+        for start in range(0, self.n_teachers, BLOCK):
+            weights = self._layout.views(self._adam.weights[start : start + BLOCK])
+            some = len(weights["bias"])
+            seen = _before(weights, x.expand(some, -1, -1))
+            yield torch.bmm(_slopes(weights, seen, labels.expand(some, -1)), weights["see"])
 
     def _begin(self, weights: Tensor, chance: torch.Generator) -> None:
         views = self._layout.views(weights.unsqueeze(0))

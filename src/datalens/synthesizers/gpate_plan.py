@@ -11,31 +11,24 @@ from datalens.errors import DataLensError
 from datalens.mechanism.bins import BinnedVotes, BinRule, VoteChecks
 from datalens.privacy.accountants import Charge, rho_of
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
-from datalens.synthesizers.auto import ensemble
 from datalens.synthesizers.plan import Plan, class_prior, given
-from datalens.synthesizers.settings import (
-    MOST_IMAGES,
-    MOST_STEPS,
-    MOST_UPDATES,
-    TeacherSettings,
-)
+from datalens.synthesizers.settings import MOST_STEPS, MOST_UPDATES
+from datalens.synthesizers.wasserstein import CriticSettings, critics_for
 
-TOLERABLE_NOISE = 0.2
+TOLERABLE_NOISE = 1.0
 """Sigma as a share of the teachers that steps are added up to."""
-STEPS = 100
-"""At most, unless told."""
-PROJECTED = (10, 30)
-"""Coordinates at least, which is what is printed, and at most, unless told."""
+STEPS = (200, 2_000)
+"""At least and at most, unless told."""
 LARGEST_PROJECTION = 2**27
 """Numbers in the projections of one step."""
 
 
-class GPateSettings(TeacherSettings):
+class GPateSettings(CriticSettings):
     """What is printed and what is ours: docs/methods/gpate.md."""
 
-    projected: int | None = Field(default=None, gt=0, le=1000)
+    projected: int = Field(default=20, gt=0, le=1000)
     """Coordinates that a gradient is projected to, each image's at random in each step."""
-    bins: int = Field(default=10, gt=1, le=1000)
+    bins: int = Field(default=2, gt=1, le=1000)
     clip: float = Field(default=1e-4, ge=1e-30, le=1e30)
     """Size at which projected coordinates are cut; the bins lie between."""
     threshold: float = Field(default=0.5, ge=0, le=100)
@@ -48,15 +41,13 @@ class GPateSettings(TeacherSettings):
     """Project with less weight on pixels that have no room left in [0, 1]."""
     smooth: float = Field(default=1.0, ge=0, le=8)
     """Width in pixels over which projections are smooth; 0 is white noise."""
-
-    batch_size: int = Field(default=32, gt=0, le=MOST_IMAGES)
     steps: int | None = Field(default=None, gt=0, le=MOST_STEPS)
-    step_size: float = Field(default=1.0, gt=0, le=100)
-    student_updates: int = Field(default=10, gt=0, le=MOST_UPDATES)
-    student_learning_rate: float = Field(default=1e-3, gt=0, le=1)
-    latent: int = Field(default=100, gt=0, le=4096)
-    moving_average: float = Field(default=0.9, ge=0, lt=1)
-    """How much of the averaged generator stays at each step; 0 is the last generator."""
+    refresh_every: int = Field(default=25, gt=0, le=MOST_UPDATES)
+    """Steps between two times when all critics are updated."""
+    generator_learning_rate: float = Field(default=2e-3, gt=0, le=1)
+    """Of the first step; it falls to nothing at the last."""
+    moving_average: float = Field(default=0.99, ge=0, lt=1)
+    """How much of the averaged generator, which is published, stays at each step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +61,13 @@ class GPatePlan(Plan):
     votes: BinnedVotes
     steps: int
     n_teachers: int
-    block_size: int
 
     @classmethod
     def resolve(cls, settings: GPateSettings, public: PublicFacts) -> "GPatePlan":
         rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
         counts = class_prior(settings, public, rho)
         rho -= rho_of(counts.event) if counts else 0.0
-        chosen = ensemble(settings, public, batch_size=settings.batch_size)
+        chosen = {"n_teachers": critics_for(settings, public)}
         settings = _complete(settings.model_copy(update=chosen), rho)
         _refuse_too_many(settings, prod(public.shape))
         checks, votes = _mechanisms(settings, rho)
@@ -92,7 +82,6 @@ class GPatePlan(Plan):
             votes=votes,
             steps=steps,
             n_teachers=given(settings.n_teachers),
-            block_size=given(settings.block_size),
         )
 
     def charges_after(self, steps: int) -> list[Charge]:
@@ -112,16 +101,14 @@ class GPatePlan(Plan):
 
 
 def _complete(settings: GPateSettings, rho: float) -> GPateSettings:
-    """Coordinates, and then steps, as many as can be had at a noise that is tolerable."""
-    images = 2 * rho * (TOLERABLE_NOISE * given(settings.n_teachers)) ** 2 / _squared(settings)
-    affordable_steps = images / settings.batch_size
-    least, most = PROJECTED
-    steps = settings.steps or STEPS
-    projected = settings.projected or max(least, min(most, int(affordable_steps / steps)))
-    chosen: dict[str, Any] = {"projected": projected}
-    if settings.sigma is None and settings.steps is None:
-        chosen["steps"] = max(1, min(STEPS, int(affordable_steps / projected)))
-    return settings.model_copy(update=chosen)
+    """Steps, where they are left open: as many as can be had at a noise that is tolerable."""
+    if settings.sigma is not None or settings.steps is not None:
+        return settings
+    each = settings.projected * _squared(settings)  # of an image, at a sigma of 1
+    images = 2 * rho * (TOLERABLE_NOISE * given(settings.n_teachers)) ** 2 / each
+    least, most = STEPS
+    steps = max(least, min(most, int(images / settings.batch_size)))
+    return settings.model_copy(update={"steps": steps})
 
 
 def _squared(settings: GPateSettings) -> float:
@@ -131,7 +118,7 @@ def _squared(settings: GPateSettings) -> float:
 
 def _mechanisms(settings: GPateSettings, rho: float) -> tuple[VoteChecks, BinnedVotes]:
     """At the sigma that was given, or at the one that the steps leave room for."""
-    projected, sigma = given(settings.projected), settings.sigma
+    projected, sigma = settings.projected, settings.sigma
     if sigma is None:
         releases = given(settings.steps) * settings.batch_size
         sigma = sigma_for(rho / releases, projected * _squared(settings))
@@ -158,7 +145,7 @@ def _steps(settings: GPateSettings, rho: float, checks: VoteChecks, votes: Binne
 
 
 def _refuse_too_many(settings: GPateSettings, values: int) -> None:
-    numbers = settings.batch_size * given(settings.projected) * max(values, settings.bins)
+    numbers = settings.batch_size * settings.projected * max(values, settings.bins)
     if numbers > LARGEST_PROJECTION:
         raise DataLensError(
             f"{settings.projected} projections of {settings.batch_size} images of {values} values"

@@ -1,7 +1,4 @@
-"""gswgan: a generator that follows the noisy gradients of critics, one drawn for each image.
-
-Critics train on shards of their own, in public intervals, against the generator as it then is.
-"""
+"""gswgan: a generator that follows the noisy gradients of critics, one drawn for each image."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -10,67 +7,33 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from datalens.data import PublicFacts, Records, deal
-from datalens.data.shards import shard_size
-from datalens.ensemble.critics import Critics
-from datalens.ensemble.streams import derive, stream
+from datalens.data import PublicFacts, Records
+from datalens.ensemble.streams import derive
 from datalens.errors import DataLensError
 from datalens.mechanism.drawn import DrawnCritic
 from datalens.mechanism.noise import NoiseKind
 from datalens.privacy.accountants import Charge
 from datalens.privacy.calibration import budget_rho, noise_multiplier_for
 from datalens.synthesizers.checkpoint import Checkpoints
-from datalens.synthesizers.gan import (
-    GanSynthesizer,
-    average_into,
-    made,
-    new_generator,
-    weights_of,
-)
+from datalens.synthesizers.gan import GanSynthesizer, weights_of
 from datalens.synthesizers.moments import class_counts
 from datalens.synthesizers.plan import Plan, class_prior
 from datalens.synthesizers.session import Member, Session, Stopped
-from datalens.synthesizers.settings import MOST_IMAGES, MOST_UPDATES, Settings
-from datalens.synthesizers.stepping import Trainee, take_steps
-
-SHARD = 60
-"""Records of a critic, if their number is not given; there are at most MOST_TEACHERS."""
-MOST_TEACHERS = 1000
-BETAS = (0.5, 0.99)
+from datalens.synthesizers.settings import MOST_UPDATES, Settings
+from datalens.synthesizers.stepping import take_steps
+from datalens.synthesizers.wasserstein import CriticSettings, Follower, critics_for, hire
 
 
-class GsWganSettings(Settings):
-    """Critics on shards, and the generator that one of them at a time is asked about."""
+class GsWganSettings(CriticSettings):
+    """The generator follows one critic an image, drawn in secret."""
 
-    n_teachers: int | None = Field(default=None, gt=0)
-    """Critics. None: one for 60 records, and at most 1,000."""
     steps: int = Field(default=6_000, gt=0, le=MOST_UPDATES)
     """Of the generator."""
-    batch_size: int = Field(default=16, gt=0, le=MOST_IMAGES)
-    """Images in a step: each is a release."""
     noise_multiplier: float | None = Field(default=None, ge=1e-6)
     """Noise, in units of how far a record can move a gradient. None: the least that the budget
     allows."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient on an image."""
-    warm_up: int = Field(default=40, ge=0, le=MOST_UPDATES)
-    """Updates of all critics before the first step, against the generator as it starts."""
-    refresh_every: int = Field(default=50, gt=0, le=MOST_UPDATES)
-    """Steps between two times when all critics are updated."""
-    refresh_updates: int = Field(default=2, ge=0, le=MOST_UPDATES)
-    """Updates of all critics each such time, against the generator as it is then."""
-    real_batch: int = Field(default=20, gt=0, le=MOST_IMAGES)
-    """Records of its shard, if it has so many, that a critic sees in an update."""
-    synthetic_batch: int = Field(default=32, gt=0, le=MOST_IMAGES)
-    """Synthetic images in an update, the same for all critics."""
-    width: int = Field(default=64, gt=0, le=1024)
-    """Of a critic's layer."""
-    critic_learning_rate: float = Field(default=2e-3, gt=0, le=1)
-    generator_learning_rate: float = Field(default=1e-3, gt=0, le=1)
-    """Of the first step; it falls to nothing at the last."""
-    latent: int = Field(default=32, gt=0, le=4096)
-    moving_average: float = Field(default=0.998, ge=0, lt=1)
-    """How much of the averaged generator, which is published, stays at each step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +47,7 @@ class GsWganPlan(Plan):
 
     @classmethod
     def resolve(cls, settings: GsWganSettings, public: PublicFacts) -> "GsWganPlan":
-        usual = min(max(public.n_records // SHARD, 1), MOST_TEACHERS)
-        n_teachers = settings.n_teachers or usual
-        shard_size(public.n_records, n_teachers)  # refuses what cannot be dealt
+        n_teachers = critics_for(settings, public)
         rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
         counts = class_prior(settings, public, rho)
         given = settings.noise_multiplier
@@ -117,6 +78,10 @@ class GsWganPlan(Plan):
                 f" steps within epsilon {settings.epsilon:g}; leave it out, or lower steps."
             )
         return plan
+
+    @property
+    def n_teachers(self) -> int:
+        return self.drawn.n_teachers
 
     def charges_after(self, steps: int) -> list[Charge]:
         images = steps * self.settings.batch_size
@@ -160,7 +125,7 @@ class GsWgan(GanSynthesizer):
         gan = Gan(plan, records, session, torch.from_numpy(self._prior))
         take_steps(
             session,
-            gan.trainee,
+            gan.student.trainee,
             gan.step,
             event=plan.drawn.event,
             steps=plan.settings.steps,
@@ -170,25 +135,17 @@ class GsWgan(GanSynthesizer):
             before=gan.refresh,
         )
         gan.checkpoints.clear()
-        self._publish(gan.generator, gan.average)
+        self._publish(gan.student.generator, gan.student.average)
 
 
 class Gan:
     """Generator and critics in training."""
 
     def __init__(self, plan: GsWganPlan, records: Records, session: Session, prior: Tensor) -> None:
-        self._plan, self._session, self._prior = plan, session, prior
+        self._plan, self._session = plan, session
         self._noise = session.float_noise
-        self.generator = new_generator(plan.public, plan.settings.latent, session.secret)
-        self.average = weights_of(self.generator)
-        self._optimiser = torch.optim.Adam(
-            self.generator.parameters(), lr=plan.settings.generator_learning_rate, betas=BETAS
-        )
-        self.trainee = Trainee(
-            modules={"generator": self.generator},
-            optimisers={"of-generator": self._optimiser},
-            averages={"average": self.average},
-        )
+        steps = plan.settings.steps
+        self.student = Follower(plan, steps=steps, secret=session.secret, prior=prior)
         self.critics = hire(records, plan, session.secret)
         self.checkpoints = Checkpoints(session.checkpoint, student=Nothing(), teachers=self.critics)
         self._known = self.checkpoints.resume()
@@ -201,14 +158,13 @@ class Gan:
 
         Not before that is needed: blocks that are paid for ask no critic any more.
         """
-        every = self._plan.settings.refresh_every
-        last = (self._plan.settings.steps - 1) // every
-        if first // every >= self._known:
-            self._owed.append(weights_of(self.generator))
+        if first // self._plan.settings.refresh_every >= self._known:
+            self._owed.append(weights_of(self.student.generator))
         while self._owed and not paid:
-            for update in self._updates(self._known):
-                self._update(self._owed[0], update)
-                self._session.observer.progress("critics", update + 1, self._updates(last).stop)
+            for update in self.student.updates(self._known):
+                self.student.teach(self.critics, update, self._owed[0])
+                total = self.student.updates_of_all()
+                self._session.observer.progress("critics", update + 1, total)
                 if self._session.stopping():
                     raise Stopped
             self.checkpoints.after(self._known, stopping=False)
@@ -217,9 +173,8 @@ class Gan:
 
     def step(self, number: int) -> None:
         """Critics, drawn in secret, say how images should change; the generator follows."""
-        chosen, drawn = self._plan.settings, self._plan.drawn
-        labels, latents = self._inputs(chosen.batch_size, "step", number)
-        images = self.generator(latents, labels)
+        drawn = self._plan.drawn
+        images, labels = self.student.propose(number)
         # 63 bits of a hash of the secret: as good as uniform over so few critics.
         draws = (derive(self._session.secret, "drawn", number, at) for at in range(len(labels)))
         who = [draw % drawn.n_teachers for draw in draws]
@@ -227,28 +182,7 @@ class Gan:
         release = drawn.release(
             gradients.double().numpy(), noise=self._noise, key=f"drawn-critic/{number}"
         )
-        for group in self._optimiser.param_groups:  # ever slower: late noise is not forgotten
-            group["lr"] = chosen.generator_learning_rate * (1 - number / chosen.steps)
-        self._optimiser.zero_grad()
-        images.backward(torch.from_numpy(-release / len(labels)).to(images).view_as(images))
-        self._optimiser.step()
-        average_into(self.average, self.generator, chosen.moving_average)
-
-    def _updates(self, refresh: int) -> range:
-        """The numbers that the updates of a refresh have; the first is the warm-up."""
-        chosen = self._plan.settings
-        end = chosen.warm_up + refresh * chosen.refresh_updates
-        return range(end - (chosen.refresh_updates if refresh else chosen.warm_up), end)
-
-    def _update(self, weights: dict[str, Tensor], update: int) -> None:
-        labels, latents = self._inputs(self._plan.settings.synthetic_batch, "update", update)
-        self.critics.train(made(self.generator, weights, latents, labels), labels, update=update)
-
-    def _inputs(self, count: int, purpose: str, number: int) -> tuple[Tensor, Tensor]:
-        """Labels and latent vectors for so many images."""
-        chance = stream(self._session.secret, purpose, number)
-        labels = torch.multinomial(self._prior, count, replacement=True, generator=chance)
-        return labels, torch.randn(count, self._plan.settings.latent, generator=chance)
+        self.student.follow(images, torch.from_numpy(release), number)
 
 
 class Nothing:
@@ -259,19 +193,3 @@ class Nothing:
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         return None
-
-
-def hire(records: Records, plan: GsWganPlan, secret: bytes) -> Critics:
-    """The critics, each with its shard: a record reaches one, or nobody if it is left over."""
-    chosen, public = plan.settings, plan.public
-    shards = deal(public.n_records, plan.drawn.n_teachers, seed=secret + b"shards")
-    rows = records.rows(shards.positions)
-    return Critics(
-        images=torch.from_numpy(records.images[rows]),
-        labels=torch.from_numpy(records.labels[rows]),
-        n_classes=public.n_classes,
-        width=chosen.width,
-        learning_rate=chosen.critic_learning_rate,
-        real_batch=min(chosen.real_batch, shards.shard_size),
-        secret=secret,
-    )

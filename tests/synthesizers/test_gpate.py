@@ -49,6 +49,14 @@ def test_checks_and_histograms_are_both_paid_for_every_image() -> None:
     assert 9.99 < plan().spent() <= 10.0
 
 
+def test_where_nothing_is_checked_no_check_is_paid_for(tmp_path: Path) -> None:
+    (votes,) = plan(threshold=0).charges
+    assert (votes.event.what, votes.count) == ("binned-votes", 4 * 3)
+    assert votes.event.sigma < plan().votes.sigma
+    GPate(**SMALL, threshold=0).fit(records()).save(tmp_path / "run")
+    assert not verify(tmp_path / "run")
+
+
 @pytest.mark.parametrize("given", [{}, {"sigma": 200.0, "steps": None}, {"steps": None}])
 @pytest.mark.parametrize("budget", [0.1, 1.0, 10.0, 10_000.0])
 def test_every_budget_has_a_plan_that_its_own_file_repeats(

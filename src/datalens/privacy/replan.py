@@ -131,10 +131,10 @@ def _gpate(settings: Named) -> dict[str, Named]:
         "count": settings["steps"] * settings["batch_size"],
         "projected": settings["projected"],
     }
-    return {
-        "vote-checks": each | {"sigma": settings["sigma"] * settings["check_noise"]},
-        "binned-votes": each | {"sigma": settings["sigma"]},
-    }
+    plan = {"binned-votes": each | {"sigma": settings["sigma"]}}
+    if settings["threshold"] > 0:  # otherwise every coordinate is answered, unchecked
+        plan["vote-checks"] = each | {"sigma": settings["sigma"] * settings["check_noise"]}
+    return plan
 
 
 def _ballots(settings: Named) -> tuple[str, int, Named]:

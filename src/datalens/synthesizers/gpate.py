@@ -5,7 +5,6 @@ follows the bins that win (Long et al., NeurIPS 2021).
 from functools import cache, partial
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,8 +27,9 @@ class GPate(GanSynthesizer):
 
     Guarantee: a record reaches one teacher (data/shards.py), so it changes one ballot on each
     image. Of each image two things are bought through the ledger, answered or not: the largest
-    counts and the histograms (mechanism/bins.py). The student sees the bins that win where the
-    check is passed, which is computed from the two releases, and nothing else of the records.
+    counts, unless nothing is checked, and the histograms (mechanism/bins.py). The student sees the
+    bins that win where the check is passed, which follows from the releases, and nothing else of
+    the records.
     """
 
     method: ClassVar[str] = "gpate"
@@ -93,17 +93,19 @@ def _direction(
         chance=stream(session.secret, "projection", step),
     )
     tally = cache(partial(_count, critics, images, labels, rule, projection))  # asked for twice
-    counts = session.releases.obtain(
-        f"vote-checks/{step}", plan.checks, tally, shape=(m, rule.projected)
-    )
-    histograms = session.releases.obtain(
+    obtain, checks = session.releases.obtain, plan.checks
+    counts = None
+    if checks is not None:
+        counts = obtain(f"vote-checks/{step}", checks, tally, shape=(m, rule.projected))
+    histograms = obtain(
         f"binned-votes/{step}", plan.votes, tally, shape=(m, rule.projected, rule.bins)
     )
-    if counts is None or histograms is None:
+    if histograms is None or (checks is not None and counts is None):
         return None
-    centres = rule.centres(plan.votes.winners(histograms))
-    answers = torch.from_numpy(np.where(plan.checks.passed(counts), centres, np.float32(0)))
-    return torch.einsum("mp,mpd->md", answers, projection).view_as(images)
+    answers = rule.centres(plan.votes.winners(histograms))
+    if checks is not None and counts is not None:
+        answers[~checks.passed(counts)] = 0
+    return torch.einsum("mp,mpd->md", torch.from_numpy(answers), projection).view_as(images)
 
 
 def _count(

@@ -9,6 +9,7 @@ from pydantic import Field
 from datalens.data import PublicFacts
 from datalens.errors import DataLensError
 from datalens.mechanism.bins import BinnedVotes, BinRule, VoteChecks
+from datalens.mechanism.events import GaussianRelease
 from datalens.privacy.accountants import Charge, rho_of
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
 from datalens.synthesizers.plan import Plan, class_prior, given
@@ -32,7 +33,8 @@ class GPateSettings(CriticSettings):
     clip: float = Field(default=1e-4, ge=1e-30, le=1e30)
     """Size at which projected coordinates are cut; the bins lie between."""
     threshold: float = Field(default=0.5, ge=0, le=100)
-    """Share of the teachers that the fullest bin must have for its coordinate to count."""
+    """Share of the teachers that the fullest bin must have for its coordinate to count; 0 is no
+    check, and none is paid for."""
     sigma: float | None = Field(default=None, ge=1e-9)
     """Noise of histograms, in votes. Given: the budget decides the steps. None: they decide it."""
     check_noise: float = Field(default=2.0, ge=1e-3, le=1e3)
@@ -52,12 +54,13 @@ class GPateSettings(CriticSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class GPatePlan(Plan):
-    """Of each image of each step a check and its histograms are bought, answered or not."""
+    """Of each image of each step histograms are bought, and a check, whatever its answer."""
 
     method: ClassVar[str] = "gpate"
     settings: GPateSettings
     rule: BinRule
-    checks: VoteChecks
+    checks: VoteChecks | None
+    """None: every coordinate is answered, and nothing is bought to find out which."""
     votes: BinnedVotes
     steps: int
     n_teachers: int
@@ -87,13 +90,14 @@ class GPatePlan(Plan):
     def charges_after(self, steps: int) -> list[Charge]:
         """A step with a batch of m images makes m releases of each kind and pays for each."""
         count = steps * self.settings.batch_size
-        bought = [Charge(event=each.event, count=count) for each in (self.checks, self.votes)]
+        bought = [Charge(event=event, count=count) for event in _events(self.checks, self.votes)]
         return [*self.first_charges, *bought]
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
         projected = {"projected": self.rule.projected}
-        return super().parameters | {"vote-checks": projected, "binned-votes": projected}
+        events = _events(self.checks, self.votes)
+        return super().parameters | {event.what: projected for event in events}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -113,26 +117,36 @@ def _complete(settings: GPateSettings, rho: float) -> GPateSettings:
 
 def _squared(settings: GPateSettings) -> float:
     """Of one coordinate, what is checked and what is counted together, in units of sigma."""
-    return 2 + settings.check_noise**-2
+    return 2 + (settings.check_noise**-2 if settings.threshold else 0)
 
 
-def _mechanisms(settings: GPateSettings, rho: float) -> tuple[VoteChecks, BinnedVotes]:
+def _events(checks: VoteChecks | None, votes: BinnedVotes) -> list[GaussianRelease]:
+    """What is paid for each image."""
+    return [each.event for each in (checks, votes) if each is not None]
+
+
+def _mechanisms(settings: GPateSettings, rho: float) -> tuple[VoteChecks | None, BinnedVotes]:
     """At the sigma that was given, or at the one that the steps leave room for."""
     projected, sigma = settings.projected, settings.sigma
     if sigma is None:
         releases = given(settings.steps) * settings.batch_size
         sigma = sigma_for(rho / releases, projected * _squared(settings))
+    votes = BinnedVotes(projected=projected, sigma=sigma)
+    if not settings.threshold:
+        return None, votes
     checks = VoteChecks(
         projected=projected,
         sigma=sigma * settings.check_noise,
         least=settings.threshold * given(settings.n_teachers),
     )
-    return checks, BinnedVotes(projected=projected, sigma=sigma)
+    return checks, votes
 
 
-def _steps(settings: GPateSettings, rho: float, checks: VoteChecks, votes: BinnedVotes) -> int:
+def _steps(
+    settings: GPateSettings, rho: float, checks: VoteChecks | None, votes: BinnedVotes
+) -> int:
     """As many as the budget pays for, or those that were given, if it does."""
-    each = rho_of(checks.event) + rho_of(votes.event)
+    each = sum(rho_of(event) for event in _events(checks, votes))
     most = affordable(rho, each) // settings.batch_size
     steps = settings.steps or min(most, MOST_STEPS)
     if most < 1 or steps > most:

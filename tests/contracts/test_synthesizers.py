@@ -44,6 +44,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "width": 4,
         "warm_up": 20,
         "projected": 1,
+        "threshold": 0.1,
     },
     "pategan": {"epsilon": 10.0, "n_teachers": 6, "steps": 4, "batch_size": 5, "latent": 8}
     | {"teacher_warm_up": 1, "student_updates": 2, "generator_updates": 1, "remembered": 2}

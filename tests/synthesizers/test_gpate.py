@@ -26,6 +26,7 @@ from datalens.synthesizers.wasserstein import hire
 SECRET = b"s" * 32
 SMALL = {"epsilon": 10.0, "n_teachers": 6, "batch_size": 3, "steps": 4, "latent": 8}
 SMALL |= {"width": 4, "warm_up": 1, "refresh_every": 2, "projected": 5, "bins": 4}
+SMALL["threshold"] = 0.5
 
 
 def records(changed: int | None = None) -> Records:
@@ -53,7 +54,7 @@ def test_where_nothing_is_checked_no_check_is_paid_for(tmp_path: Path) -> None:
     (votes,) = plan(threshold=0).charges
     assert (votes.event.what, votes.count) == ("binned-votes", 4 * 3)
     assert votes.event.sigma < plan().votes.sigma
-    GPate(**SMALL, threshold=0).fit(records()).save(tmp_path / "run")
+    GPate(**{**SMALL, "threshold": 0}).fit(records()).save(tmp_path / "run")
     assert not verify(tmp_path / "run")
 
 

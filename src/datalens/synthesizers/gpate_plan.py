@@ -13,12 +13,12 @@ from datalens.mechanism.events import GaussianRelease
 from datalens.privacy.accountants import Charge, rho_of
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
 from datalens.synthesizers.plan import Plan, class_prior, given
-from datalens.synthesizers.settings import MOST_STEPS, MOST_UPDATES
+from datalens.synthesizers.settings import MOST_IMAGES, MOST_STEPS, MOST_UPDATES
 from datalens.synthesizers.wasserstein import CriticSettings, critics_for
 
 TOLERABLE_NOISE = 1.0
 """Sigma as a share of the teachers that steps are added up to."""
-STEPS = (200, 2_000)
+STEPS = (100, 1_000)
 """At least and at most, unless told."""
 LARGEST_PROJECTION = 2**27
 """Numbers in the projections of one step."""
@@ -32,7 +32,7 @@ class GPateSettings(CriticSettings):
     bins: int = Field(default=2, gt=1, le=1000)
     clip: float = Field(default=1e-4, ge=1e-30, le=1e30)
     """Size at which projected coordinates are cut; the bins lie between."""
-    threshold: float = Field(default=0.5, ge=0, le=100)
+    threshold: float = Field(default=0.0, ge=0, le=100)
     """Share of the teachers that the fullest bin must have for its coordinate to count; 0 is no
     check, and none is paid for."""
     sigma: float | None = Field(default=None, ge=1e-9)
@@ -43,8 +43,10 @@ class GPateSettings(CriticSettings):
     """Project with less weight on pixels that have no room left in [0, 1]."""
     smooth: float = Field(default=1.0, ge=0, le=8)
     """Width in pixels over which projections are smooth; 0 is white noise."""
+    batch_size: int = Field(default=32, gt=0, le=MOST_IMAGES)
+    """Images in a step: each is paid for."""
     steps: int | None = Field(default=None, gt=0, le=MOST_STEPS)
-    refresh_every: int = Field(default=25, gt=0, le=MOST_UPDATES)
+    refresh_every: int = Field(default=12, gt=0, le=MOST_UPDATES)
     """Steps between two times when all critics are updated."""
     generator_learning_rate: float = Field(default=2e-3, gt=0, le=1)
     """Of the first step; it falls to nothing at the last."""

@@ -31,6 +31,7 @@ ALL = "all"
 """Stands for every method, as it is by default."""
 SPECIAL: dict[str, Variant] = {
     "pategan-majority": Variant(method="pategan", settings={"verdict": "majority"}),
+    "gpate-confident": Variant(method="gpate", settings={"threshold": 0.5}),
     "datalens-votes": Variant(method="datalens", settings={"vote_share": 0.2}),
     "datalens-paper": Variant(method="datalens", preset="paper"),
     "datalens-paper-compact": Variant(

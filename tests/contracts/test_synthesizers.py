@@ -43,8 +43,8 @@ SMALL: dict[str, dict[str, Any]] = {
         "latent": 8,
         "width": 4,
         "warm_up": 20,
+        "critic_learning_rate": 0.02,
         "projected": 1,
-        "threshold": 0.1,
     },
     "pategan": {"epsilon": 10.0, "n_teachers": 6, "steps": 4, "batch_size": 5, "latent": 8}
     | {"teacher_warm_up": 1, "student_updates": 2, "generator_updates": 1, "remembered": 2}

@@ -7,7 +7,7 @@ from torch import Tensor
 from datalens.ensemble import stream
 from datalens.errors import DataLensError
 from datalens.student.adversary import Adversary, Lesson
-from datalens.student.dense_critic import DenseCritic
+from datalens.student.dense_critic import DenseCritic, _soft
 from datalens.student.generator import Generator
 
 SHAPE, CLASSES, M = (1, 8, 8), 2, 16
@@ -22,6 +22,7 @@ def adversary(secret: bytes = b"secret", remembered: int = 3) -> Adversary:
         critic_learning_rate=2e-3,
         moving_average=0.5,
         lesson=Lesson(
+            steps=100,
             critic_updates=4,
             generator_updates=2,
             batch_size=M,
@@ -89,3 +90,29 @@ def test_all_chance_comes_from_the_secret() -> None:
 def test_a_state_of_another_size_is_refused() -> None:
     with pytest.raises(DataLensError, match="another shape"):
         adversary().load_state(adversary(remembered=4).state())
+
+
+def test_the_generator_learns_ever_more_slowly_and_not_at_all_after_its_last_lesson() -> None:
+    def moved(step: int) -> float:
+        student = adversary()
+        before = {name: weight.detach().clone() for name, weight in student.weights.items()}
+        images, labels = student.propose(labels_of(0), step=0), labels_of(0)
+        student.learn(images, labels, bright_or_dark(images, labels), step=step)
+        return float(sum((w.detach() - before[n]).abs().sum() for n, w in student.weights.items()))
+
+    assert moved(0) > moved(90) > moved(100) == 0
+
+
+def test_the_critic_does_not_see_grain() -> None:
+    """Alternate pixels are all but grey behind its lens; a shape as large as an image is not."""
+    critic = DenseCritic(SHAPE, CLASSES, stream=stream(b"critic"))
+    grey, labels = torch.full((1, *SHAPE), 0.5), torch.zeros(1, dtype=torch.int64)
+    grain, halves = grey.clone(), grey.clone()
+    grain[..., ::2, ::2] = grain[..., 1::2, 1::2] = 1
+    grain[..., 1::2, ::2] = grain[..., ::2, 1::2] = 0
+    halves[..., :4] = 0
+    halves[..., 4:] = 1
+    middle = (slice(None), slice(None), slice(3, 5), slice(3, 5))
+    assert (_soft(grain) - _soft(grey))[middle].abs().max() < 0.01
+    plain = critic(grey, labels)
+    assert (critic(grain, labels) - plain).abs() < 0.5 * (critic(halves, labels) - plain).abs()

@@ -23,6 +23,8 @@ LEAST = 1e-3
 class Lesson:
     """How much is learned from each batch of labelled images."""
 
+    steps: int
+    """Lessons in all: the generator learns ever more slowly and stands still after the last."""
     critic_updates: int
     generator_updates: int
     batch_size: int
@@ -74,6 +76,8 @@ class Adversary(Student):
             past = int(self._lessons.clamp(max=self.lesson.remembered)) * len(labels)
             drawn = torch.randint(past, (len(labels),), generator=chance)
             self._teach_critic(now if update % 2 == 0 else drawn)
+        for group in self._optimiser.param_groups:
+            group["lr"] = self.learning_rate * (1 - step / self.lesson.steps)
         for _ in range(self.lesson.generator_updates):
             self._please_critic(chance)
         for name, weight in self.weights.items():

@@ -9,11 +9,14 @@ from torch import Tensor, nn
 
 HIDDEN = (256, 128)
 SLOPE = 0.2
+LENS = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)
+"""What is seen of a pixel and its neighbours, in each direction."""
 
 
 class DenseCritic(nn.Module):
-    """Two dense layers and a logit of its own for every class.
+    """Two dense layers and a logit of its own for every class, behind a lens that is not sharp.
 
+    What it sees is soft, so what it asks for is: a generator cannot please it with grain.
     Public from birth: its first weights come from `stream`, and what it learns from are generated
     images and releases.
     """
@@ -30,8 +33,16 @@ class DenseCritic(nn.Module):
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """How real the images (m, c, h, w) look under their labels: logits (m,)."""
-        x = images.flatten(1)
+        x = _soft(images).flatten(1)
         for place in range(0, len(self.layers), 2):
             x = F.leaky_relu(x, SLOPE) if place else x
             x = F.linear(x, self.layers[place], self.layers[place + 1])
         return x.gather(1, labels.unsqueeze(1)).squeeze(1)
+
+
+def _soft(images: Tensor) -> Tensor:
+    """Each channel through the lens."""
+    lens = images.new_tensor(LENS)
+    planes = images.flatten(0, 1).unsqueeze(1)
+    planes = F.conv2d(planes, lens[None, None, :, None], padding="same")
+    return F.conv2d(planes, lens[None, None, None], padding="same").view_as(images)

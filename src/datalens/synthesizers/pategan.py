@@ -165,6 +165,7 @@ def _new_student(plan: PateGanPlan, secret: bytes) -> Adversary:
         critic_learning_rate=chosen.student_learning_rate,
         moving_average=chosen.moving_average,
         lesson=Lesson(
+            steps=plan.steps,
             critic_updates=chosen.student_updates,
             generator_updates=chosen.generator_updates,
             batch_size=chosen.batch_size,

@@ -7,13 +7,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from datalens.classifiers.judge import Judgement, _convolved_and_pooled, judge
+from datalens.classifiers.judge import Judgement, judge, new_judge, taught
+from datalens.classifiers.judge_cnn import convolved_and_pooled
 from datalens.errors import DataLensError
 
 Pair = tuple[torch.Tensor, torch.Tensor]
+SHAPE = (1, 12, 12)
 
 
-def stripes(count: int, seed: int, shape: tuple[int, int, int] = (1, 12, 12)) -> Pair:
+def stripes(count: int, seed: int, shape: tuple[int, int, int] = SHAPE) -> Pair:
     """Class c is noise with a bright row c: separable by anyone."""
     chance = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, 3, (count,), generator=chance)
@@ -33,6 +35,42 @@ def test_it_learns_a_separable_set(shape: tuple[int, int, int]) -> None:
     assert result.accuracy == result.per_epoch[-1]
     assert result.accuracy_best_on_test == max(result.per_epoch)
     assert min(result.per_class) > 0.9
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 13, 9), (3, 28, 28)])
+def test_so_does_the_residual_network(shape: tuple[int, int, int]) -> None:
+    train, test = stripes(768, 0, shape), stripes(300, 1, shape)
+    assert judge(*train, *test, 3, network="residual", epochs=6, seed=0).accuracy > 0.95
+
+
+def test_the_confusion_is_counted_by_hand() -> None:
+    truth, said = np.array([0, 0, 1, 1, 1, 2]), np.array([0, 1, 1, 1, 0, 0])
+    found = Judgement.of(said, truth, 4, learned_from=5)
+    counted = [[0] * 4 for _ in range(4)]
+    for row, column in zip(truth, said, strict=True):
+        counted[row][column] += 1
+    assert [list(row) for row in found.confusion] == counted
+    assert found.accuracy == 3 / 6 and found.accuracy_best_on_test is None
+    assert found.per_class[:3] == (1 / 2, 2 / 3, 0.0) and math.isnan(found.per_class[3])
+
+
+def test_features_and_probabilities_are_those_of_the_answers() -> None:
+    pupil = taught(*stripes(300, 0), 3, epochs=1, seed=0)
+    images, _ = stripes(100, 1)
+    scores = pupil.features(images) @ pupil.weights["output.weight"].T.detach()
+    scores += pupil.weights["output.bias"].detach()
+    assert torch.equal(scores.argmax(1), pupil.predict(images))
+    torch.testing.assert_close(scores.double().softmax(1), pupil.probabilities(images))
+
+
+def test_a_judge_goes_on_with_anothers_weights() -> None:
+    pupil, other = taught(*stripes(300, 0), 3, epochs=1, seed=0), new_judge("cnn", SHAPE, 3, seed=5)
+    images, _ = stripes(100, 1)
+    assert not torch.equal(pupil.features(images), other.features(images))
+    other.take({name: weight.detach() for name, weight in pupil.weights.items()})
+    assert torch.equal(pupil.features(images), other.features(images))
+    with pytest.raises(ValueError, match="another network"):
+        other.take({"stem": torch.zeros(3)})
 
 
 def test_shuffled_labels_teach_nothing() -> None:
@@ -80,7 +118,7 @@ def test_the_matrix_product_is_the_convolution(shape: tuple[int, ...]) -> None:
     weight = torch.randn(8, shape[1], 3, 3, generator=chance, dtype=torch.float64)
     bias = torch.randn(8, generator=chance, dtype=torch.float64)
     weight.requires_grad_(), bias.requires_grad_()
-    fast = _convolved_and_pooled(images, weight, bias)
+    fast = convolved_and_pooled(images, weight, bias)
     plain = F.max_pool2d(F.conv2d(images, weight, bias), 2)
     torch.testing.assert_close(fast, plain)
     chosen = torch.randn(plain.shape, generator=chance, dtype=torch.float64)

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from datalens.workflows import cli
+from datalens.workflows.evaluation import Effort
 
 from .judging import deadline
 from .readers import RUNS
@@ -242,7 +243,7 @@ def test_the_whole_files_are_taken(
     words: list[str], run: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: the same commands, and nothing broken."""
-    monkeypatch.setattr("datalens.workflows.evaluation.JUDGED_IMAGES", 40)
+    monkeypatch.setattr("datalens.workflows.evaluation.USUAL", Effort(judged=40))
     assert run(*words, *(["--method", "class-gaussian"] if words is FIT else [])).code == 0
 
 

@@ -19,10 +19,16 @@ from datalens import load
 from datalens.errors import DataLensError
 from datalens.privacy.ledger import ledger_path
 from datalens.synthesizers import METHODS, ClassGaussian
+from datalens.utility.domain import DomainClassifier
+from datalens.utility.measures import measured
 from datalens.workflows import cli
 from datalens.workflows.bench.machine import source_digest
 from datalens.workflows.bench.utility import cells, folder, pages, running, unit, workers
-from datalens.workflows.bench.utility.printed import printed
+from datalens.workflows.bench.utility.printed import (
+    printed,
+    printed_distances,
+    printed_scores,
+)
 from datalens.workflows.bench.utility.results import read_results
 from datalens.workflows.bench.utility.unit import Order
 
@@ -283,6 +289,55 @@ def test_the_tables(tmp_path: Path) -> None:
     assert f"![{STEM}]({STEM}.png)" in text
 
 
+def test_cells_from_before_there_were_measures_stay_and_are_blank(tmp_path: Path) -> None:
+    """Files without them are read, added to, and shown beside others."""
+    old, new = asked(methods=["class-gaussian"]), asked(methods=["dp-merf"])
+    bench(tmp_path, old, Fake(), seeds=1)
+    file = tmp_path / f"{STEM}.json"
+    kept = json.loads(file.read_text())
+    del kept["measures"], kept["repetitions"][0]["measures"]
+    del kept["repetitions"][0]["seconds"]["measure"]
+    file.write_text(json.dumps(kept))
+    bench(tmp_path, old, Fake(), seeds=1)
+    assert "Inception Score" not in (tmp_path / "README.md").read_text()
+    assert json.loads(file.read_text()) == kept
+
+    class Looked(Fake):
+        def __call__(self, order: Order) -> workers.Outcome:
+            made = super().__call__(order)
+            look = {"inception_score": 4.0 + order.seed, "fid": 20.0, "fid_infinite": None}
+            counts = {"fid_images": 90, "dimensions": 64, "synthetic_images": 200}
+            more = {"prdc": {"precision": 0.5}, "domain_accuracy": 0.987, "real_images": 90}
+            made.figures["measures"] = look | counts | more
+            return made
+
+    result = bench(tmp_path, new, Looked(), seeds=3)
+    tables = pages.utility_tables(result.results)
+    title = "digits: Inception Score by a classifier that is 98.7 % accurate on real images"
+    assert dict(tables[title][1]) == {"class-gaussian": "", "dp-merf": "5.00 ± 1.00"}
+    fids = dict(tables["digits: FID in the features of that classifier"][1])
+    assert fids == {"class-gaussian": "", "dp-merf": "20.00 ± 0.00"}
+    (stem,) = (cell.stem for cell in new)
+    summed = json.loads((tmp_path / f"{stem}.json").read_text())["measures"]
+    assert summed["inception_score"] == {"mean": 5.0, "spread": 1.0, "each": [4.0, 5.0, 6.0]}
+    assert "measured before" in (tmp_path / "README.md").read_text()
+
+
+def test_what_is_published_here_can_still_be_read() -> None:
+    results = Path(__file__).parents[2] / "docs" / "results" / "utility"
+    assert len(read_results(results)) > 20
+
+
+def test_the_papers_looks() -> None:
+    """Tables 3 and 12."""
+    for found, truth in ((printed_scores, {1: 4.37, 10: 5.78}), (printed_distances, {1: 186.06})):
+        assert truth.items() <= found("mnist")["DataLens"].items()
+        assert found("digits") == {}
+        rows = [row for name in ("mnist", "fashion-mnist", "celeba-gender") for row in found(name)]
+        assert len(rows) == 15 and rows[0] == "DataLens"
+    assert printed_distances("celeba-gender")["DataLens"] == {1: 297.73, 10: 320.84}
+
+
 def test_what_protects_nobody_has_a_column_of_its_own(tmp_path: Path) -> None:
     """One cell, whatever the epsilons: it has none."""
     found = asked(methods=["dcgan", "class-gaussian"], epsilons=[3.0, 1.0])
@@ -411,6 +466,33 @@ def test_other_code_than_at_the_start_is_not_measured(tmp_path: Path) -> None:
         unit.repeat(order, tmp_path)
     unit.repeat(order.model_copy(update={"source": source_digest()}), tmp_path)
     assert json.loads((tmp_path / unit.FIGURES).read_text())["versions"]["source"]
+
+
+def test_the_domain_classifier_is_learned_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the figures are those of that classifier, whichever worker computes them."""
+    learned, learn = [], DomainClassifier.learn
+
+    def counted(*given: Any, **named: Any) -> DomainClassifier:
+        learned.append(1)
+        return learn(*given, **named)
+
+    monkeypatch.setattr(DomainClassifier, "learn", counted)
+    digits, test = load("digits"), load("digits", split="test")
+    drawn = digits.images[:200], digits.labels[:200]
+    monkeypatch.setattr(ClassGaussian, "sample", lambda self, count, labels=None: drawn)
+    cache = tmp_path / "cache"
+    for order in orders(2):
+        told = {"source": source_digest(), "cache": cache, "seed": order.seed + 1}
+        unit.repeat(order.model_copy(update=told), tmp_path)
+    assert learned == [1] and len(list(cache.glob("domain-*.safetensors"))) == 1
+    found = json.loads((tmp_path / unit.FIGURES).read_text())["measures"]
+    domain = learn(digits)
+    own = measured(drawn[0], test.images, domain)
+    assert found["fid"] == pytest.approx(own.fid, rel=1e-6)
+    assert found["inception_score"] == pytest.approx(own.inception_score)
+    assert found["domain_accuracy"] == domain.tested(test).accuracy
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from datalens.synthesizers.class_gaussian import ClassGaussian
+from datalens.workflows.evaluation import Effort
 from datalens.workflows.fitting import alone_in
 
 SMALL = ["--teachers", "6", "--steps", "3", "--batch-size", "4", "--set", "label_steps=2"]
@@ -134,11 +135,11 @@ def test_judging(run: Any) -> None:
 def test_evaluation_of_a_run_stays_internal(
     run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("datalens.workflows.evaluation.JUDGED_IMAGES", 200)
+    monkeypatch.setattr("datalens.workflows.evaluation.USUAL", Effort(judged=200, measured=100))
     run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
     figures = run("evaluate", "r", "--on", "digits", "--json").json
     kept = json.loads((tmp_path / "r/internal/evaluation.json").read_text())
-    assert kept["accuracy"] == figures["accuracy"]
+    assert kept == figures and kept["internal"] is True
     run("export", "r", "--out", "public")
     assert not list(Path("public").rglob("evaluation.json"))
 

@@ -17,8 +17,8 @@ from datalens.privacy.wording import (
     statement,
 )
 
-Product = Literal["generator", "classifier"]
-"""What a run makes."""
+Product = Literal["generator", "classifier", "judge"]
+"""What a run makes; or, a judge, what it is about."""
 
 
 def issue(

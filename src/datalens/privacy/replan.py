@@ -51,6 +51,8 @@ _SENSITIVITIES: dict[str, Callable[[Named], tuple[float, float]]] = {
     "gradient-sums": lambda p: _of_sum((p["features"] * p["residuals"]) ** 2),
     # a bit of one teacher
     "real-votes": lambda p: (1, 1),
+    # whether a public classifier has one record right
+    "right-answers": lambda p: (1, 1),
     # twice the norm of a ballot
     "votes": lambda p: _of_ballots(4 * p["top_k"] * p["levels"] ** 2),
     # the fullest bin of each histogram gains or loses a vote
@@ -63,7 +65,7 @@ _SENSITIVITIES: dict[str, Callable[[Named], tuple[float, float]]] = {
 }
 
 
-COUNTS = frozenset({"real-votes"})
+COUNTS = frozenset({"real-votes", "right-answers"})
 """One number each, which moves alike by any norm: all that may be bought with Laplace noise."""
 
 
@@ -196,6 +198,10 @@ def _gswgan(settings: Named) -> dict[str, Named]:
     return {"drawn-critic": images}
 
 
+def _validation(settings: Named) -> dict[str, Named]:
+    return {"right-answers": ONCE | {"event": "laplace", "scale": settings["scale"]}}
+
+
 _PLANS: dict[str, Callable[[Named], dict[str, Named]]] = {
     "class-gaussian": _class_gaussian,
     "datalens": _datalens,
@@ -208,6 +214,7 @@ _PLANS: dict[str, Callable[[Named], dict[str, Named]]] = {
     "topagg": _topagg,
     "dpsgd": _dp_sgd,
     "scatter": _dp_sgd,
+    "validation": _validation,
 }
 OURS = frozenset(_PLANS)
 
@@ -216,5 +223,7 @@ CLASSIFIERS = frozenset({"topagg", "dpsgd", "scatter"})
 
 
 def product_of(method: Any) -> str:
-    """What a method makes, as the names of its files say."""
+    """What a method makes, or is about, as the names of its files say."""
+    if method == "validation":
+        return "judge"
     return "classifier" if isinstance(method, str) and method in CLASSIFIERS else "generator"

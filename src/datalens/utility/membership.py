@@ -13,6 +13,7 @@ from scipy.stats import beta, norm, rankdata
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KernelDensity, NearestNeighbors
 
+from datalens.classifiers.simple import subset
 from datalens.errors import DataLensError
 
 Images = NDArray[np.uint8]
@@ -24,6 +25,9 @@ FALSE_ALARMS = 0.01
 COMPONENTS = 8
 """Directions in which densities are estimated; in more, kernels see nothing."""
 FEWEST = 100
+ASKED, REFERENCE, SYNTHETIC = 2_000, 5_000, 10_000
+"""Records of each kind that are asked about, further ones that were not seen, and samples: at
+most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +65,22 @@ def membership(
     return [
         judged(name, score[: len(member)], score[len(member) :]) for name, score in scores.items()
     ]
+
+
+def attacked(
+    synthetic: Images, train: Images, unseen: Images, *, seed: int = 0
+) -> list[Membership]:
+    """The attacks on some of the training records, and on records that were not trained on."""
+    chance = np.random.default_rng(seed)
+    members = chance.permutation(len(train))[:ASKED]
+    others = chance.permutation(len(unseen))
+    asked = min(ASKED, len(others) // 2)
+    return membership(
+        members=train[members],
+        others=unseen[others[:asked]],
+        reference=unseen[others[asked : asked + REFERENCE]],
+        synthetic=synthetic[subset(len(synthetic), SYNTHETIC, seed)],
+    )
 
 
 def nearest_neighbour(asked: Floats, synthetic: Floats) -> Floats:

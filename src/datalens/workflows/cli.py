@@ -5,7 +5,7 @@ import sys
 import typer
 
 from datalens.errors import DataLensError, sentence
-from datalens.workflows.commands import classify, fit, machine, privacy, samples
+from datalens.workflows.commands import classify, evaluate, fit, machine, privacy, samples
 
 app = typer.Typer(
     add_completion=False,
@@ -15,7 +15,7 @@ app = typer.Typer(
 )
 app.command()(fit.fit)
 app.command()(samples.sample)
-app.command()(samples.evaluate)
+app.command()(evaluate.evaluate)
 app.command()(classify.classify)
 app.command()(classify.predict)
 app.command()(privacy.verify)

@@ -1,17 +1,67 @@
-"""`datalens evaluate`: judge a run, or a file or folder of synthetic images."""
+"""`datalens evaluate`: judge a run, or a file or folder of synthetic images.
+
+All figures come from real records that nobody has paid for: they are internal.
+"""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 
-from datalens.data import load
+from datalens.classifiers.judge import Judgement
+from datalens.classifiers.simple import subset
+from datalens.data import NoTestSplit, Records, load
 from datalens.errors import DataLensError
-from datalens.utility.accuracy import JUDGED_IMAGES, judged_accuracy
+from datalens.utility.accuracy import (
+    CLASSIFIERS,
+    JUDGED_IMAGES,
+    check_fits,
+    judged_accuracy,
+    summed_up,
+)
+from datalens.utility.domain import SEED, DomainClassifier
+from datalens.utility.inception import Inception
+from datalens.utility.measures import MEASURED_IMAGES, measured
+from datalens.utility.membership import attacked
+from datalens.utility.nearest import nearest
+from datalens.workflows.cache import Cache
 from datalens.workflows.fitting import Source
 from datalens.workflows.runs import load_classifier, load_run
+
+T = TypeVar("T")
+Images = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+NO_TEST_SPLIT = (
+    "{} has no test split, so nothing is said of training records, and the domain classifier has"
+    " learned from five sixths of it and is asked about the rest."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is computed."""
+
+    judged: int = JUDGED_IMAGES
+    """Synthetic images that a classifier learns from, at most."""
+    measured: int = MEASURED_IMAGES
+    """Images of each kind that are compared, at most."""
+    classifiers: tuple[str, ...] = ("cnn", "logistic-regression")
+    baselines: bool = False
+    """Train every classifier on real records too."""
+
+
+USUAL = Effort()
+QUICK = Effort(judged=10_000, measured=2_000)
+EVERYTHING = Effort(classifiers=tuple(CLASSIFIERS), baselines=True)
 
 
 def evaluate_classifier(run: Path, source: Source) -> dict[str, Any]:
@@ -22,18 +72,208 @@ def evaluate_classifier(run: Path, source: Source) -> dict[str, Any]:
             f"The classifier knows {len(classifier.class_names)} classes and {source.name} has"
             f" {test.public.n_classes}."
         )
-    right = classifier.predict(test.images).labels == test.labels
-    names = enumerate(classifier.class_names)
-    per_class = {name: right[test.labels == label] for label, name in names}
+    said = classifier.predict(test.images).labels
+    n_records = classifier.certificate["data"]["n_records"]
+    judgement = Judgement.of(said, test.labels, test.public.n_classes, learned_from=n_records)
+    shares = zip(classifier.class_names, judgement.per_class, strict=True)
     result = {
         "run": str(run),
         "on": source.name,
-        "accuracy": float(right.mean()),
-        "per_class": {n: float(r.mean()) if len(r) else None for n, r in per_class.items()},
-        "test_images": len(right),
+        "internal": True,
+        "accuracy": judgement.accuracy,
+        "per_class": {name: None if np.isnan(share) else share for name, share in shares},
+        "confusion": [list(row) for row in judgement.confusion],
+        "test_images": len(test.labels),
     }
     _keep(run, result)
     return result
+
+
+def evaluate_synthetic(
+    synthetic: Path,
+    source: Source,
+    *,
+    seeds: int = 1,
+    effort: Effort = USUAL,
+    features: Path | None = None,
+) -> dict[str, Any]:
+    """Every figure. For a run they are also kept under RUN/internal, never published.
+
+    `features` is a file with the weights of Inception-v3; without it, distances are taken in the
+    features of the domain classifier.
+    """
+    if seeds < 1:
+        raise DataLensError(f"--seeds must be at least 1, got {seeds}.")
+    inception = Inception.read(features) if features is not None else None
+    real = Real.of(source)
+    images, labels = samples_of(synthetic, real.test.public.n_classes, at_most=effort.judged)
+    check_fits(images, labels, real.test)
+    notes = [] if real.train is not None else [NO_TEST_SPLIT.format(source.name)]
+    with _bars() as stage:
+        domain = Cache().domain(real.learned, progress=stage("domain classifier"))
+        judged = _classified(images, labels, real, domain, range(seeds), effort, stage)
+        if inception is not None:
+            inception.progress = stage("Inception-v3")
+        look = partial(measured, features=inception, at_most=effort.measured)
+        found = _noted(notes, "measures", lambda: look(images, real.unseen.images, domain))
+        copying = _copying(images, _training_records(synthetic, real, notes), real, notes)
+    figures = found.to_json() if found else dict[str, Any]()
+    result = {
+        "synthetic": str(synthetic),
+        "on": source.name,
+        "internal": True,
+        **judged["cnn"]["synthetic"],
+        "synthetic_images": len(images),
+        "classifiers": judged,
+        **{name: figures.get(name) for name in ("inception_score", "fid", "prdc")},
+        "measures": figures or None,
+        "domain": _domain(domain, real),
+        **copying,
+        "notes": notes,
+    }
+    if is_run(synthetic):
+        _keep(synthetic, result)
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Real:
+    """The real records, by what they are for."""
+
+    test: Records
+    """What classifiers are tested on."""
+    train: Records | None
+    """None where the data have no test split, and all of them are tested on."""
+    learned: Records = field(repr=False)
+    """What the domain classifier learns from."""
+    unseen: Records = field(repr=False)
+    """What synthetic images are compared with: the domain classifier has not seen them."""
+
+    @classmethod
+    def of(cls, source: Source) -> "Real":
+        try:
+            test = source.records("test")
+        except NoTestSplit:
+            test = source.records()
+            order = np.random.default_rng(SEED).permutation(len(test.labels))
+            kept = max(1, len(order) * 5 // 6)
+            learned, unseen = _part(test, order[:kept]), _part(test, order[kept:])
+            return cls(test=test, train=None, learned=learned, unseen=unseen)
+        train = source.records()
+        return cls(test=test, train=train, learned=train, unseen=test)
+
+
+def _part(records: Records, chosen: NDArray[np.int64]) -> Records:
+    chosen = np.sort(chosen)
+    return Records(
+        images=records.images[chosen],
+        labels=records.labels[chosen],
+        public=replace(records.public, n_records=len(chosen)),
+    )
+
+
+def is_run(synthetic: Path) -> bool:
+    return (synthetic / "config.toml").is_file()
+
+
+def samples_of(synthetic: Path, n_classes: int, *, at_most: int) -> tuple[Images, Labels]:
+    """Drawn from a run, or what a file or folder holds: the same at each call."""
+    if is_run(synthetic):
+        return load_run(synthetic).sample(at_most, seed=0)
+    found = load(str(synthetic), n_classes=n_classes)
+    chosen = subset(len(found.labels), at_most, seed=0)
+    return found.images[chosen], found.labels[chosen]
+
+
+def _classified(
+    images: Images,
+    labels: Labels,
+    real: Real,
+    domain: DomainClassifier,
+    seeds: range,
+    effort: Effort,
+    stage: "Stage",
+) -> dict[str, dict[str, Any]]:
+    """Each classifier, trained on synthetic images and, where that is known, on real ones."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in effort.classifiers:
+        accuracy = judged_accuracy(
+            images, labels, real.test, classifier=name, seeds=seeds, progress=stage(name)
+        )
+        found[name] = {"synthetic": accuracy.to_json(), "real": None}
+        if effort.baselines and real.train is not None:
+            found[name]["real"] = Cache().baseline(
+                name, real.train, real.test, seeds=seeds, progress=stage(f"{name} on real")
+            )
+    if found["cnn"]["real"] is None and real.train is not None:  # the same network, already there
+        found["cnn"]["real"] = summed_up([domain.tested(real.test)], real.test, [SEED]).to_json()
+    return found
+
+
+def _domain(domain: DomainClassifier, real: Real) -> dict[str, Any]:
+    """What the classifier behind the measures is worth."""
+    return {
+        "accuracy": domain.tested(real.unseen).accuracy if len(real.unseen.labels) else None,
+        "training_images": domain.trained_on,
+        "test_images": len(real.unseen.labels),
+        "seed": SEED,
+    }
+
+
+def _training_records(synthetic: Path, real: Real, notes: list[str]) -> Records | None:
+    """What the images were made from, as far as anyone can tell."""
+    train = real.train
+    if train is None or not is_run(synthetic):
+        return train
+    data = load_run(synthetic).certificate["data"]
+    if (data["n_records"], tuple(data["shape"])) == (train.public.n_records, train.public.shape):
+        return train
+    notes.append(
+        f"{synthetic} was not trained on {train.public.name}, so nothing is said of its training"
+        " records."
+    )
+    return None
+
+
+def _copying(images: Images, train: Records | None, real: Real, notes: list[str]) -> dict[str, Any]:
+    """Whether images are nearer to training records than they should be."""
+    if train is None:
+        return {"nearest": None, "membership": None}
+    held_out = real.test.images
+    near = nearest(synthetic=images, held_out=held_out, train=train.images)
+    attacks = _noted(notes, "membership", lambda: attacked(images, train.images, held_out))
+    return {
+        "nearest": near.to_json(),
+        "membership": [attack.to_json() for attack in attacks] if attacks else None,
+    }
+
+
+def _noted(notes: list[str], what: str, work: Callable[[], T]) -> T | None:
+    """A figure that these data are too few for is left out, and a note says why."""
+    try:
+        return work()
+    except DataLensError as error:
+        notes.append(f"No {what}: {error}")
+        return None
+
+
+Stage = Callable[[str], Callable[[int, int], None]]
+
+
+@contextmanager
+def _bars() -> Iterator[Stage]:
+    """A bar on stderr for each stage that is begun."""
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+
+        def stage(name: str) -> Callable[[int, int], None]:
+            task = bars.add_task(name, total=None, visible=False)
+
+            def report(done: int, total: int) -> None:
+                bars.update(task, completed=done, total=total, visible=True)
+
+            return report
+
+        yield stage
 
 
 def _keep(run: Path, result: dict[str, Any]) -> None:
@@ -41,29 +281,3 @@ def _keep(run: Path, result: dict[str, Any]) -> None:
     if (run / "internal").is_dir():
         path = run / "internal" / "evaluation.json"
         path.write_text(json.dumps(result, indent=1) + "\n")
-
-
-def evaluate_synthetic(synthetic: Path, source: Source, *, seeds: int = 1) -> dict[str, Any]:
-    """The judge's figures. For a run they are also kept under RUN/internal, never published."""
-    if seeds < 1:
-        raise DataLensError(f"--seeds must be at least 1, got {seeds}.")
-    test = source.test_records()
-    is_run = (synthetic / "config.toml").is_file()
-    if is_run:
-        images, labels = load_run(synthetic).sample(JUDGED_IMAGES, seed=0)
-    else:
-        found = load(str(synthetic), n_classes=test.public.n_classes)
-        images, labels = found.images, found.labels
-    with Progress(console=Console(stderr=True)) as bars:
-        task = bars.add_task("judge")
-        accuracy = judged_accuracy(
-            images,
-            labels,
-            test,
-            seeds=range(seeds),
-            progress=lambda done, total: bars.update(task, completed=done, total=total),
-        )
-    result = {"synthetic": str(synthetic), "on": source.name, **accuracy.to_json()}
-    if is_run:
-        _keep(synthetic, result)
-    return result

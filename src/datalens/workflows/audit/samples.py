@@ -4,14 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from datalens.errors import DataLensError
-from datalens.utility.membership import membership
+from datalens.utility.membership import SYNTHETIC, attacked
 from datalens.workflows.fitting import Source
 from datalens.workflows.runs import load_run
-
-SYNTHETIC, ASKED, REFERENCE = 10_000, 2_000, 5_000
 
 
 def audit_samples(run: Path, source: Source, *, seed: int = 0) -> dict[str, Any]:
@@ -24,16 +20,8 @@ def audit_samples(run: Path, source: Source, *, seed: int = 0) -> dict[str, Any]
     data = synthesizer.certificate["data"]
     if (train.public.n_records, train.public.shape) != (data["n_records"], tuple(data["shape"])):
         raise DataLensError(f"{run} was not trained on {source.name}: name the data it was.")
-    chance = np.random.default_rng(seed)
-    members = chance.permutation(len(train.images))[:ASKED]
-    unseen = chance.permutation(len(test.images))
-    asked = min(ASKED, len(unseen) // 2)
-    attacks = membership(
-        members=train.images[members],
-        others=test.images[unseen[:asked]],
-        reference=test.images[unseen[asked : asked + REFERENCE]],
-        synthetic=synthesizer.sample(SYNTHETIC, seed=seed).images,
-    )
+    drawn = synthesizer.sample(SYNTHETIC, seed=seed).images
+    attacks = attacked(drawn, train.images, test.images, seed=seed)
     result = {"run": str(run), "on": source.name, "attacks": [a.to_json() for a in attacks]}
     if (run / "internal").is_dir():
         path = run / "internal" / "audit.json"

@@ -1,18 +1,13 @@
-"""What is done with a finished run: `sample`, `evaluate`, `export`."""
+"""What is done with a finished run: `sample`, `export`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from datalens.errors import DataLensError
 from datalens.workflows.commands.options import (
     NOT_PRIVATE,
-    Classes,
-    DataDir,
-    ImageSize,
     Json,
     print_json,
 )
@@ -62,48 +57,6 @@ def sample(
         if warning:
             typer.echo(warning)
         typer.echo(f"{count} images in {out}.")
-
-
-def evaluate(
-    synthetic: Annotated[Path, typer.Argument(help="A run, FILE.npz, or a folder of classes.")],
-    on: Annotated[str, typer.Option(help="The data set whose test split judges.")],
-    seeds: Annotated[int, typer.Option(help="How often to train the judge.")] = 1,
-    data_dir: DataDir = None,
-    classes: Classes = None,
-    image_size: ImageSize = None,
-    as_json: Json = False,
-) -> None:
-    """Train the judge on synthetic images, test it on real ones. The figures are internal.
-
-    Of a run of datalens classify, the classifier itself is tested.
-    """
-    from datalens.workflows.evaluation import evaluate_classifier, evaluate_synthetic
-    from datalens.workflows.fitting import Source
-    from datalens.workflows.runs import holds_classifier
-
-    source = Source(name=on, data_dir=data_dir, image_size=image_size, n_classes=classes)
-    if holds_classifier(synthetic):
-        if seeds != 1:
-            raise DataLensError("A classifier is tested as it is, so leave out --seeds.")
-        result = evaluate_classifier(synthetic, source)
-    else:
-        result = evaluate_synthetic(synthetic, source, seeds=seeds)
-    if as_json:
-        print_json(result)
-        return
-    spread, judged = result.get("accuracy_spread"), f"{result['test_images']} test images"
-    if "seeds" in result:
-        judged = f"last epoch, {len(result['seeds'])} seed(s), {result['synthetic_images']} images"
-    typer.echo(
-        f"accuracy {result['accuracy']:.4f}"
-        + (f" +- {spread:.4f}" if spread is not None else "")
-        + f" ({judged})"
-    )
-    table = Table("class", "accuracy")
-    for name, share in result["per_class"].items():
-        table.add_row(name, "none" if share is None else f"{share:.3f}")
-    Console().print(table)
-    typer.echo("Internal: these figures come from real data that nobody has paid for.")
 
 
 def export(

@@ -1,20 +1,29 @@
 """The tables of a folder of cells, and its README."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from statistics import fmean
 
 from datalens.errors import DataLensError
 from datalens.workflows.bench.tables import Rows, for_markdown
 from datalens.workflows.bench.utility.cells import plain, variants
-from datalens.workflows.bench.utility.printed import NOT_PRIVATE, printed, table_of
-from datalens.workflows.bench.utility.results import Repetition, Result, replace_file
+from datalens.workflows.bench.utility.printed import (
+    NOT_PRIVATE,
+    Row,
+    printed,
+    printed_distances,
+    printed_scores,
+    table_of,
+)
+from datalens.workflows.bench.utility.results import Repetition, Result, replace_file, spread
 
 HEADING = "# Accuracy of a judge that has learned from synthetic images"
 PAGE = "README.md"
 USUAL = 3
 """Repetitions; where there are others, their number is shown."""
 NOTHING = ""
+BEST = "best on test, as printed"
 
 ABOUT = """\
 Per cent of real test images that the judge, a small convolutional network trained on {images}
@@ -28,6 +37,14 @@ setting, each repetition and each class. In the column none nobody is protected.
 """
 
 
+LOOKS = """\
+Inception Score and FID are of at most 10,000 of the same synthetic images, beside as many test
+images, by the judge's network trained on the real training images. The JSON files also have the FID
+followed to ever more images, and precision, recall, density and coverage. A blank is a cell that
+was measured before these figures were.
+"""
+
+
 def utility_tables(results: Iterable[Result]) -> dict[str, Rows]:
     """Title, heads and rows of each table, over all cells."""
     cells = sorted(results, key=_order)
@@ -36,12 +53,30 @@ def utility_tables(results: Iterable[Result]) -> dict[str, Rows]:
         own = [cell for cell in cells if (cell.dataset, cell.held_out) == (dataset, held_out)]
         heads, ours = _grid(own, _accuracy)
         epsilons = _columns(own)
-        paper = [] if held_out else _paper(dataset, epsilons)
+        paper = [] if held_out else _paper(printed(dataset), epsilons, BEST, 100, 1)
         name = f"{dataset}, held-out training records" if held_out else dataset
         found[f"{name}: accuracy %, by epsilon"] = (heads, ours + paper)
         found[f"{name}: best on test %, and minutes a repetition"] = _grid(own, _best_and_time)
+        if any(cell.measures for cell in own):
+            found |= _looks(name, own, "" if held_out else dataset)
     found["Epsilon by each accountant"] = (ACCOUNTED, [_accounted(cell) for cell in cells])
     return found
+
+
+def _looks(name: str, cells: list[Result], printed_of: str) -> dict[str, Rows]:
+    """Inception Score and FID; blank where a cell was measured before there were any."""
+    epsilons = _columns(cells)
+    heads, scores = _grid(cells, _figure("inception_score"))
+    _, distances = _grid(cells, _figure("fid"))
+    scores += _paper(printed_scores(printed_of), epsilons, "as printed", 1, 2)
+    inception = "with Inception-v3, as printed"
+    distances += _paper(printed_distances(printed_of), epsilons, inception, 1, 2)
+    accuracies = [each.domain_accuracy for cell in cells for each in cell.measures]
+    by = f"by a classifier that is {100 * accuracies[0]:.1f} % accurate on real images"
+    return {
+        f"{name}: Inception Score {by}": (heads, scores),
+        f"{name}: FID in the features of that classifier": (heads, distances),
+    }
 
 
 ACCOUNTED = [
@@ -77,6 +112,7 @@ def page(results: Iterable[Result]) -> str:
     images = sorted({each.synthetic_images for each in repetitions})
     about = ABOUT.format(images=" or ".join(f"{count:,}" for count in images), usual=USUAL)
     parts = [f"{HEADING}\n", about]
+    parts += [LOOKS] if any(cell.measures for cell in cells) else []
     parts += [for_markdown(title, rows) for title, rows in utility_tables(cells).items()]
     if notes := _notes({cell.dataset for cell in cells}):
         parts.append(notes)
@@ -126,19 +162,33 @@ def _accuracy(cell: Result) -> str:
     return f"{100 * cell.accuracy:.1f}{spread}" + ("" if count == USUAL else f" (n = {count})")
 
 
+def _figure(name: str) -> Callable[[Result], str]:
+    def show(cell: Result) -> str:
+        each = [getattr(measured, name) for measured in cell.measures]
+        if not each:
+            return NOTHING
+        around = spread(each)
+        shown = f"{fmean(each):.2f}" + ("" if around is None else f" ± {around:.2f}")
+        return shown + ("" if len(each) == USUAL else f" (n = {len(each)})")
+
+    return show
+
+
 def _best_and_time(cell: Result) -> str:
     seconds = sum(each.seconds.all for each in cell.repetitions) / len(cell.repetitions)
     return f"{100 * cell.best_on_test:.1f}; {seconds / 60:.1f} min"
 
 
-def _paper(dataset: str, epsilons: list[float | None]) -> list[list[str]]:
+def _paper(
+    rows_of: Mapping[str, Row], epsilons: list[float | None], how: str, times: int, digits: int
+) -> list[list[str]]:
     """What the paper prints at these epsilons."""
     rows = []
-    for name, accuracies in printed(dataset).items():
-        known = {e: f"{100 * share:.1f}" for e, share in accuracies.items()}
+    for name, figures in rows_of.items():
+        known = {e: f"{times * figure:.{digits}f}" for e, figure in figures.items()}
         shown = [NOTHING if e is None else known.get(e, NOTHING) for e in epsilons]
         if any(shown):
-            rows.append([f"{name} in the paper: best on test, as printed", *shown])
+            rows.append([f"{name} in the paper: {how}", *shown])
     return rows
 
 

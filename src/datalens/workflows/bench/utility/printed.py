@@ -1,16 +1,19 @@
 """What the paper prints, to stand beside what is measured here.
 
+Inception Scores are by classifiers trained on real data, as ours are; its FIDs are in features of
+Inception-v3, and ours are not, so that only their order may be compared.
+
 Accuracy of a classifier trained on synthetic images and tested on real ones, delta 1e-5. The code
 behind it keeps the best epoch on the test set: these compare with best-on-test figures only.
 Epsilon 1 is printed in both tables, with one difference: DP-GAN on MNIST has 0.4046 in Table 2.
 """
 
-Accuracies = dict[float, float]
-"""By epsilon."""
+Row = dict[float, float]
+"""Figures of one method, by epsilon."""
 
 DATALENS = "DataLens"
 
-TABLE_1: dict[str, dict[str, Accuracies]] = {
+TABLE_1: dict[str, dict[str, Row]] = {
     "mnist": {
         "DP-GAN": {1: 0.4036, 10: 0.8011},
         "PATE-GAN": {1: 0.4168, 10: 0.6667},
@@ -27,7 +30,7 @@ TABLE_1: dict[str, dict[str, Accuracies]] = {
     },
 }
 
-TABLE_2: dict[str, dict[str, Accuracies]] = {
+TABLE_2: dict[str, dict[str, Row]] = {
     "mnist": {
         "DP-GAN": {0.2: 0.1104, 0.4: 0.1524, 0.6: 0.1022, 0.8: 0.3732},
         "PATE-GAN": {0.2: 0.2176, 0.4: 0.2399, 0.6: 0.3484, 0.8: 0.3571},
@@ -48,11 +51,75 @@ NOT_PRIVATE = {"mnist": 0.9653, "fashion-mnist": 0.8032}
 """DC-GAN without privacy, Table 1."""
 
 
-def printed(dataset: str) -> dict[str, Accuracies]:
+SCORES: dict[str, dict[str, Row]] = {
+    "mnist": {
+        "DP-GAN": {1: 1.00, 10: 1.00},
+        "PATE-GAN": {1: 1.19, 10: 1.46},
+        "G-PATE": {1: 3.60, 10: 5.16},
+        "GS-WGAN": {1: 1.00, 10: 8.59},
+        DATALENS: {1: 4.37, 10: 5.78},
+    },
+    "fashion-mnist": {
+        "DP-GAN": {1: 1.03, 10: 1.05},
+        "PATE-GAN": {1: 1.69, 10: 2.35},
+        "G-PATE": {1: 3.41, 10: 4.33},
+        "GS-WGAN": {1: 1.00, 10: 5.87},
+        DATALENS: {1: 3.93, 10: 4.58},
+    },
+    "celeba-gender": {
+        "DP-GAN": {1: 1.00, 10: 1.00},
+        "PATE-GAN": {1: 1.15, 10: 1.16},
+        "G-PATE": {1: 1.11, 10: 1.12},
+        "GS-WGAN": {1: 1.00, 10: 1.00},
+        DATALENS: {1: 1.18, 10: 1.42},
+    },
+}
+"""Inception Scores, Tables 3 and 12. Of real data: 9.86, 9.01 and 1.88."""
+
+DISTANCES: dict[str, dict[str, Row]] = {
+    "mnist": {
+        "DP-GAN": {1: 470.20, 10: 304.86},
+        "PATE-GAN": {1: 231.54, 10: 253.55},
+        "G-PATE": {1: 153.38, 10: 150.62},
+        "GS-WGAN": {1: 489.75, 10: 58.77},
+        DATALENS: {1: 186.06, 10: 173.50},
+    },
+    "fashion-mnist": {
+        "DP-GAN": {1: 472.03, 10: 433.38},
+        "PATE-GAN": {1: 253.19, 10: 229.25},
+        "G-PATE": {1: 214.78, 10: 171.90},
+        "GS-WGAN": {1: 587.31, 10: 135.47},
+        DATALENS: {1: 194.98, 10: 167.68},
+    },
+    "celeba-gender": {
+        "DP-GAN": {1: 485.92, 10: 485.41},
+        "PATE-GAN": {1: 434.47, 10: 424.60},
+        "G-PATE": {1: 302.45, 10: 323.95},
+        "GS-WGAN": {1: 437.33, 10: 432.58},
+        DATALENS: {1: 297.73, 10: 320.84},
+    },
+}
+"""FID, Table 12. Of real data: 1.04, 1.54 and 2.38."""
+
+
+def printed(dataset: str) -> dict[str, Row]:
     """Every method's row in the paper, DataLens first; nothing for data it did not try."""
     large, small = TABLE_1.get(dataset, {}), TABLE_2.get(dataset, {})
-    names = sorted(large, key=lambda name: name != DATALENS)
-    return {name: small[name] | large[name] for name in names}
+    return {name: small[name] | large[name] for name in _first(large)}
+
+
+def printed_scores(dataset: str) -> dict[str, Row]:
+    """Its Inception Scores, in that order."""
+    return {name: SCORES[dataset][name] for name in _first(SCORES.get(dataset, {}))}
+
+
+def printed_distances(dataset: str) -> dict[str, Row]:
+    """Its FIDs, in that order."""
+    return {name: DISTANCES[dataset][name] for name in _first(DISTANCES.get(dataset, {}))}
+
+
+def _first(rows: dict[str, Row]) -> list[str]:
+    return sorted(rows, key=lambda name: name != DATALENS)
 
 
 def table_of(epsilon: float) -> int:

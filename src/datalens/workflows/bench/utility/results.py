@@ -26,10 +26,29 @@ class Seconds(_Read):
     fit: float
     sample: float
     judge: float
+    measure: float = 0.0
+    """Not counted in `all`, so that old repetitions and new ones compare."""
 
     @property
     def all(self) -> float:
         return self.fit + self.sample + self.judge
+
+
+class Measured(_Read):
+    """How images look beside the test images, in the features of the domain classifier."""
+
+    inception_score: float
+    fid: float
+    fid_infinite: float | None
+    """Followed to ever more images."""
+    fid_images: int
+    """Of each kind."""
+    prdc: dict[str, float]
+    domain_accuracy: Share
+    """Of the domain classifier, on the test images."""
+    dimensions: int
+    synthetic_images: int
+    real_images: int
 
 
 class Repetition(_Read):
@@ -51,6 +70,8 @@ class Repetition(_Read):
     noise: str
     synthetic_images: int
     test_images: int
+    measures: Measured | None = None
+    """None in files from before there were any."""
     seconds: Seconds
     threads: int
     versions: dict[str, str]
@@ -97,12 +118,16 @@ class Result(_Read):
     @property
     def spread(self) -> Share | None:
         """Sample standard deviation; None for one repetition."""
-        each = [repetition.accuracy for repetition in self.repetitions]
-        return stdev(each) if len(each) > 1 else None
+        return spread([repetition.accuracy for repetition in self.repetitions])
 
     @property
     def best_on_test(self) -> Share:
         return fmean(each.best_on_test for each in self.repetitions)
+
+    @property
+    def measures(self) -> list[Measured]:
+        """Of the repetitions that have them."""
+        return [each.measures for each in self.repetitions if each.measures is not None]
 
     def with_(self, repetition: Repetition) -> "Result":
         every = sorted((*self.repetitions, repetition), key=lambda each: each.seed)
@@ -120,18 +145,28 @@ class Result(_Read):
             "epsilon_replace": first.epsilon_replace,
             "delta": first.delta,
             "releases": first.releases,
-            "accuracy": {
-                "mean": self.accuracy,
-                "spread": self.spread,
-                "each": [each.accuracy for each in self.repetitions],
-            },
+            "accuracy": _summary([each.accuracy for each in self.repetitions]),
             "best_on_test": self.best_on_test,
             "per_class": {
                 name: _mean(each.per_class[name] for each in self.repetitions)
                 for name in first.per_class
             },
+            "measures": {
+                name: _summary([getattr(each, name) for each in self.measures])
+                for name in ("inception_score", "fid")
+                if self.measures
+            },
             "repetitions": repetitions,
         }
+
+
+def spread(each: list[float]) -> float | None:
+    """Sample standard deviation; None for one."""
+    return stdev(each) if len(each) > 1 else None
+
+
+def _summary(each: list[float]) -> dict[str, Any]:
+    return {"mean": fmean(each), "spread": spread(each), "each": each}
 
 
 def _mean(shares: Iterable[Share | None]) -> Share | None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from datalens.errors import sentence
+from datalens.privacy.ledger import default_home
 from datalens.workflows.bench.machine import source_digest
 from datalens.workflows.bench.utility.cells import Cell
 from datalens.workflows.bench.utility.folder import alone_in
@@ -85,6 +86,7 @@ def _order(cell: Cell, seed: int, images: int, data_dir: Path | None, source: st
         images=images,
         data_dir=data_dir.absolute() if data_dir else None,
         source=source,
+        cache=default_home() / "cache",
     )
 
 

@@ -1,5 +1,6 @@
-"""One repetition of one cell: fit, sample, judge. `python -m` this file is a worker's whole life.
+"""One repetition of one cell: fit, sample, judge, measure.
 
+`python -m` this file is a worker's whole life.
 Its order comes as one line of JSON on stdin, which stays open: when it closes, whoever gave the
 order is gone, and the worker ends. Its figures go to figures.json in the folder it is given.
 """
@@ -19,8 +20,10 @@ from pydantic import BaseModel, ConfigDict
 from datalens.errors import DataLensError, sentence
 from datalens.synthesizers import METHODS, Synthesizer
 from datalens.utility.accuracy import judged_accuracy
+from datalens.utility.measures import measured
 from datalens.workflows.bench.machine import description, source_digest, timed
 from datalens.workflows.bench.utility.cells import configuration_of, split
+from datalens.workflows.cache import Cache
 from datalens.workflows.pictures import contact_sheet, save_sheet
 
 FIGURES, SHEET = "figures.json", "sheet.png"
@@ -46,6 +49,8 @@ class Order(BaseModel):
     data_dir: Path | None = None
     source: str
     """Digest of the code that is to be measured."""
+    cache: Path | None = None
+    """Where domain classifiers are kept, so that each is learned once for all repetitions."""
 
 
 def repeat(order: Order, folder: Path) -> None:
@@ -64,6 +69,8 @@ def repeat(order: Order, folder: Path) -> None:
     fit_seconds, _ = timed(synthesizer.fit, train, ledger=LEDGER)
     sample_seconds, (images, labels) = timed(synthesizer.sample, order.images)
     judge_seconds, found = timed(judged_accuracy, images, labels, test, seeds=[order.seed])
+    domain = Cache(order.cache).domain(train)
+    measure_seconds, look = timed(measured, images, test.images, domain)
     certificate, machine = synthesizer.certificate, description()
     software = ("datalens", "torch", "numpy", "numba", "python")
     versions = certificate["versions"] | {name: machine.pop(name) for name in software}
@@ -80,9 +87,15 @@ def repeat(order: Order, folder: Path) -> None:
         "delta": certificate["delta"],
         "releases": certificate["releases"],
         "noise": certificate["noise"]["kind"],
-        "synthetic_images": found.synthetic_images,
+        "synthetic_images": found.training_images,
         "test_images": found.test_images,
-        "seconds": {"fit": fit_seconds, "sample": sample_seconds, "judge": judge_seconds},
+        "measures": look.to_json() | {"domain_accuracy": domain.tested(test).accuracy},
+        "seconds": {
+            "fit": fit_seconds,
+            "sample": sample_seconds,
+            "judge": judge_seconds,
+            "measure": measure_seconds,
+        },
         "threads": machine.pop("threads"),
         "versions": versions,
         "machine": machine,

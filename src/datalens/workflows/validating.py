@@ -1,0 +1,124 @@
+"""`datalens evaluate --private-validation`: one figure that may be published."""
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from datalens.classifiers.judge import taught
+from datalens.data import NoTestSplit, PublicFacts, Records
+from datalens.errors import DataLensError
+from datalens.synthesizers.session import ledger_name_for
+from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
+from datalens.utility.validation import PublicClassifier, Validation
+from datalens.workflows.evaluation import is_run, samples_of
+from datalens.workflows.fitting import Source
+from datalens.workflows.runs import holds_classifier, load_classifier
+
+FOLDER = "validation"
+SEED = 0
+
+
+def validate(
+    synthetic: Path,
+    source: Source,
+    *,
+    epsilon: float,
+    ledger: str | None = None,
+    out: Path | None = None,
+) -> dict[str, Any]:
+    """Buy how often the judge of these images, or a private classifier, is right.
+
+    The ledger of the held-out records is charged. Nothing else about them is computed. What was
+    bought goes to a folder of its own, which `datalens verify` can check.
+    """
+    if out is None and not is_run(synthetic):
+        raise DataLensError("Name a folder for the certificate with --out.")
+    folder = out or synthetic / FOLDER
+    records, name = _held_out(source)
+    validation = Validation(_teacher(synthetic, records), epsilon=epsilon)
+    validation.resolve(records.public)  # what can be wrong is wrong before this point
+    try:
+        folder.mkdir(parents=True)  # nothing is bought that could not be kept
+    except FileExistsError:
+        raise DataLensError(f"{folder} exists already; name another --out.") from None
+    except OSError as error:
+        raise DataLensError(f"{folder} cannot be written ({error.strerror}).") from None
+    try:
+        with Console(stderr=True).status("A judge learns from the synthetic images ..."):
+            validation.fit(records, ledger=ledger or name)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    validation.save(folder)
+    return _result(synthetic, source, validation, ledger or name, folder)
+
+
+def _held_out(source: Source) -> tuple[Records, str]:
+    """The test split, which has a ledger of its own; a source that has none is held out whole."""
+    try:
+        records = source.records("test")
+        return records, f"{ledger_name_for(records.public.name)}-test"
+    except NoTestSplit:
+        records = source.records()
+        return records, ledger_name_for(records.public.name)
+
+
+def _teacher(synthetic: Path, records: Records) -> Callable[[], PublicClassifier]:
+    """Makes the classifier from public things: of the records, only public facts are looked at."""
+    public = records.public
+    if holds_classifier(synthetic):
+        classifier = _private_classifier(synthetic, public)
+        return lambda: classifier
+    images, labels = samples_of(synthetic, public.n_classes, at_most=JUDGED_IMAGES)
+    check_fits(images, labels, records)
+
+    def teach() -> PublicClassifier:
+        judge = taught(images, labels, public.n_classes, seed=SEED)
+        return PublicClassifier(
+            predict=lambda pixels: judge.predict(torch.from_numpy(pixels)).numpy(),
+            weights={name: weight.detach().numpy() for name, weight in judge.weights.items()},
+        )
+
+    return teach
+
+
+def _private_classifier(run: Path, public: PublicFacts) -> PublicClassifier:
+    classifier = load_classifier(run)
+    if public.n_classes != len(classifier.class_names):
+        raise DataLensError(
+            f"The classifier knows {len(classifier.class_names)} classes and {public.name} has"
+            f" {public.n_classes}."
+        )
+    return PublicClassifier(
+        predict=lambda pixels: classifier.predict(pixels).labels, weights=classifier._arrays()
+    )
+
+
+def _result(
+    synthetic: Path, source: Source, validation: Validation, ledger: str, folder: Path
+) -> dict[str, Any]:
+    certificate, plan = validation.certificate, validation.plan
+    if plan is None:
+        raise TypeError("a validation that was bought has a plan")
+    n_records = plan.public.n_records
+    return {
+        "synthetic": str(synthetic),
+        "on": source.name,
+        "internal": False,
+        "accuracy": validation.accuracy,
+        "accuracy_interval": list(validation.interval),
+        "noise_deviation": math.sqrt(2) * plan.mechanism.scale / n_records,
+        "right_answers": validation.right,
+        "test_images": n_records,
+        "private": certificate["private"],
+        "epsilon": certificate["epsilon"],
+        "epsilon_replace": certificate["epsilon_replace"],
+        "delta": certificate["delta"],
+        "ledger": ledger,
+        "out": str(folder),
+    }

@@ -1,0 +1,186 @@
+"""Inception-v3's make: every layer is used, and there are as many weights as are published."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from datalens.data import load
+from datalens.errors import DataLensError
+from datalens.utility.domain import DomainClassifier
+from datalens.utility.inception import Inception
+from datalens.utility.measures import measured
+
+Layers = dict[str, tuple[int, int, int, int]]
+
+
+def block(name: str, **layers: tuple[int, int] | tuple[int, int, int, int]) -> Layers:
+    """Layers as (outputs, inputs), of 1x1 kernels, or with the kernel's sides."""
+    return {f"{name}.{n}": (*s, 1, 1) if len(s) == 2 else s for n, s in layers.items()}
+
+
+def a(name: str, seen: int, pooled: int) -> Layers:
+    return block(
+        name,
+        branch1x1=(64, seen),
+        branch5x5_1=(48, seen),
+        branch5x5_2=(64, 48, 5, 5),
+        branch3x3dbl_1=(64, seen),
+        branch3x3dbl_2=(96, 64, 3, 3),
+        branch3x3dbl_3=(96, 96, 3, 3),
+        branch_pool=(pooled, seen),
+    )
+
+
+def c(name: str, inner: int) -> Layers:
+    return block(
+        name,
+        branch1x1=(192, 768),
+        branch7x7_1=(inner, 768),
+        branch7x7_2=(inner, inner, 1, 7),
+        branch7x7_3=(192, inner, 7, 1),
+        branch7x7dbl_1=(inner, 768),
+        branch7x7dbl_2=(inner, inner, 7, 1),
+        branch7x7dbl_3=(inner, inner, 1, 7),
+        branch7x7dbl_4=(inner, inner, 7, 1),
+        branch7x7dbl_5=(192, inner, 1, 7),
+        branch_pool=(192, 768),
+    )
+
+
+def e(name: str, seen: int) -> Layers:
+    return block(
+        name,
+        branch1x1=(320, seen),
+        branch3x3_1=(384, seen),
+        branch3x3_2a=(384, 384, 1, 3),
+        branch3x3_2b=(384, 384, 3, 1),
+        branch3x3dbl_1=(448, seen),
+        branch3x3dbl_2=(384, 448, 3, 3),
+        branch3x3dbl_3a=(384, 384, 1, 3),
+        branch3x3dbl_3b=(384, 384, 3, 1),
+        branch_pool=(192, seen),
+    )
+
+
+LAYERS: Layers = {
+    "Conv2d_1a_3x3": (32, 3, 3, 3),
+    "Conv2d_2a_3x3": (32, 32, 3, 3),
+    "Conv2d_2b_3x3": (64, 32, 3, 3),
+    "Conv2d_3b_1x1": (80, 64, 1, 1),
+    "Conv2d_4a_3x3": (192, 80, 3, 3),
+    **a("Mixed_5b", 192, 32),
+    **a("Mixed_5c", 256, 64),
+    **a("Mixed_5d", 288, 64),
+    **block(
+        "Mixed_6a",
+        branch3x3=(384, 288, 3, 3),
+        branch3x3dbl_1=(64, 288),
+        branch3x3dbl_2=(96, 64, 3, 3),
+        branch3x3dbl_3=(96, 96, 3, 3),
+    ),
+    **c("Mixed_6b", 128),
+    **c("Mixed_6c", 160),
+    **c("Mixed_6d", 160),
+    **c("Mixed_6e", 192),
+    **block(
+        "Mixed_7a",
+        branch3x3_1=(192, 768),
+        branch3x3_2=(320, 192, 3, 3),
+        branch7x7x3_1=(192, 768),
+        branch7x7x3_2=(192, 192, 1, 7),
+        branch7x7x3_3=(192, 192, 7, 1),
+        branch7x7x3_4=(192, 192, 3, 3),
+    ),
+    **e("Mixed_7b", 1280),
+    **e("Mixed_7c", 2048),
+}
+
+
+def weights(classes: int = 1000) -> dict[str, torch.Tensor]:
+    chance = torch.Generator().manual_seed(0)
+    found = {"fc.weight": torch.zeros(classes, 2048), "fc.bias": torch.zeros(classes)}
+    for name, shape in LAYERS.items():
+        spread = (2 / np.prod(shape[1:])) ** 0.5
+        found[f"{name}.conv.weight"] = torch.randn(shape, generator=chance) * spread
+        for part, fill in {"weight": 1, "bias": 0.1, "running_mean": 0, "running_var": 1}.items():
+            found[f"{name}.bn.{part}"] = torch.full((shape[0],), float(fill))
+    return found
+
+
+@pytest.fixture(scope="module")
+def images() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (2, 1, 28, 28)).astype(np.uint8)
+
+
+def test_there_are_as_many_weights_as_are_published() -> None:
+    """23,834,568 with 1,000 classes and without the auxiliary classifier."""
+    counted = [w.numel() for name, w in weights().items() if "running" not in name]
+    assert sum(counted) == 23_834_568
+
+
+def test_every_layer_has_a_part_in_the_features(
+    images: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, conv = set(), Inception._conv
+
+    def noted(self: Inception, x: torch.Tensor, name: str, **more: object) -> torch.Tensor:
+        used.add(name)
+        return conv(self, x, name, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Inception, "_conv", noted)
+    network, seen = Inception(weights()), []
+    network.progress = lambda *done: seen.append(done)
+    found = network.features(images[:1])
+    assert seen == [(1, 1)]
+    assert found.shape == (1, 2048) and np.isfinite(found).all()
+    assert used == set(LAYERS)
+
+
+def test_weights_of_tensorflow_are_pooled_in_its_way(images: np.ndarray) -> None:
+    usual, tensorflow = (Inception(weights(n)).features(images[:1]) for n in (1000, 1008))
+    assert not np.allclose(usual, tensorflow)
+
+
+def test_a_batch_norm_is_folded_into_its_convolution() -> None:
+    chance = torch.Generator().manual_seed(1)
+    given, name = weights(), "Conv2d_1a_3x3"
+    for part in ("weight", "bias", "running_mean", "running_var"):
+        given[f"{name}.bn.{part}"] = torch.rand(32, generator=chance) + 0.5
+    x = torch.randn(1, 3, 9, 9, generator=chance)
+    norm = [
+        given[f"{name}.bn.{part}"] for part in ("running_mean", "running_var", "weight", "bias")
+    ]
+    plain = torch.conv2d(x, given[f"{name}.conv.weight"], stride=2)
+    plain = torch.nn.functional.batch_norm(plain, *norm, eps=1e-3).relu()
+    torch.testing.assert_close(Inception(given)._conv(x, name, stride=2, margin=False), plain)
+
+
+@pytest.mark.slow
+def test_a_file_of_weights_gives_the_distances_and_the_domain_the_score(tmp_path: Path) -> None:
+    save_file(weights(), tmp_path / "weights.safetensors")
+    digits = load("digits")
+    domain = DomainClassifier.learn(digits.only(np.arange(60)))
+    first, second = digits.images[60:70], digits.images[70:80]
+    network = Inception.read(tmp_path / "weights.safetensors")
+    found = measured(first, second, domain, features=network).to_json()
+    assert (found["features"], found["dimensions"]) == ("Inception-v3", 2048)
+    one, two = (Inception(weights()).features(each) for each in (first, second))
+    apart, one, two = one.mean(0) - two.mean(0), one - one.mean(0), two - two.mean(0)
+    # The root of C C' has the trace that the centred sets' products have as singular values.
+    shared = np.linalg.svd(one @ two.T / 9, compute_uv=False).sum()
+    own = (apart**2).sum() + ((one**2).sum() + (two**2).sum()) / 9 - 2 * shared
+    assert found["fid"] == pytest.approx(own, rel=1e-3)
+    assert found["fid_infinite"] is None  # ten images say nothing of 2,048 dimensions
+    assert found["inception_score"] == measured(first, second, domain).inception_score
+
+
+def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
+    save_file({"layer.weight": torch.zeros(3)}, tmp_path / "other.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes(b"\0" * 40)
+    (tmp_path / "pickled.pth").write_bytes(b"\x80\x04.")
+    for name in ("other.safetensors", "cut.safetensors", "pickled.pth", "gone.safetensors"):
+        with pytest.raises(DataLensError, match=name):
+            Inception.read(tmp_path / name)

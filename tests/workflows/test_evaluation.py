@@ -1,0 +1,173 @@
+"""`datalens evaluate`: which figures there are, and that each is what its own test has checked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens.data import load
+from datalens.utility.accuracy import judged_accuracy
+from datalens.utility.domain import DomainClassifier
+from datalens.utility.measures import measured
+from datalens.utility.membership import attacked
+from datalens.utility.nearest import nearest
+from datalens.workflows import cache, evaluation
+from datalens.workflows.cache import Cache
+
+OLD = {"accuracy", "accuracy_spread", "accuracy_best_on_test", "per_class", "seeds", "per_seed"}
+OLD |= {"synthetic", "on", "synthetic_images", "test_images"}
+NEW = {"classifiers", "inception_score", "fid", "prdc", "nearest", "membership", "internal"}
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Path:
+    """Copies of half of the digits: as good as real, and as bad for privacy."""
+    digits = load("digits")
+    np.savez(tmp_path / "half.npz", images=digits.images[:700], labels=digits.labels[:700])
+    return tmp_path / "half.npz"
+
+
+def test_every_figure_is_there_and_is_that_of_its_own_file(run: Any, half: Path) -> None:
+    found = run("evaluate", half, "--on", "digits", "--seeds", 2, "--json").json
+    assert found.keys() >= OLD | NEW and found["internal"] is True and found["notes"] == []
+    train, test = load("digits"), load("digits", split="test")
+    images, labels = train.images[:700], train.labels[:700]
+    assert list(found["classifiers"]) == ["cnn", "logistic-regression"]
+    for name, by in found["classifiers"].items():
+        own = judged_accuracy(images, labels, test, classifier=name, seeds=range(2))
+        assert by["synthetic"] == json.loads(json.dumps(own.to_json()))
+        counted = np.array(by["synthetic"]["confusion"])
+        assert counted.sum() == 2 * len(test.labels)  # two seeds
+        assert counted.trace() / counted.sum() == pytest.approx(by["synthetic"]["accuracy"])
+    assert found["accuracy"] == found["classifiers"]["cnn"]["synthetic"]["accuracy"]
+    domain = DomainClassifier.learn(train)
+    own = measured(images, test.images, domain)
+    assert found["fid"] == pytest.approx(own.fid, rel=1e-6)
+    assert found["inception_score"] == pytest.approx(own.inception_score)
+    assert found["prdc"] == pytest.approx(own.prdc.to_json())
+    assert found["domain"]["accuracy"] == domain.tested(test).accuracy
+    near = nearest(synthetic=images, held_out=test.images, train=train.images)
+    assert found["nearest"] == json.loads(json.dumps(near.to_json()))
+    assert found["nearest"]["copies"] == 700
+    attacks = attacked(images, train.images, test.images)
+    assert [a["auc"] for a in found["membership"]] == [a.auc for a in attacks]
+    assert found["membership"][0]["auc_interval"][0] > 0.6
+
+
+def test_the_domain_classifier_is_the_judge_on_real_data(run: Any, half: Path) -> None:
+    found = run("evaluate", half, "--on", "digits", "--quick", "--json").json
+    train, test = load("digits"), load("digits", split="test")
+    own = judged_accuracy(train.images, train.labels, test)
+    by_real = found["classifiers"]["cnn"]["real"]
+    assert by_real["accuracy"] == own.accuracy == found["domain"]["accuracy"]
+    assert by_real["confusion"] == [list(row) for row in own.confusion]
+    assert found["classifiers"]["logistic-regression"]["real"] is None
+
+
+def test_all_adds_classifiers_and_baselines_which_are_kept(
+    run: Any, half: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run("evaluate", half, "--on", "digits", "--all", "--json").json
+    assert list(first["classifiers"]) == [
+        *("cnn", "logistic-regression", "random-forest", "residual")
+    ]
+    for by in first["classifiers"].values():
+        assert by["real"]["training_images"] == 1400
+        assert by["synthetic"]["training_images"] == 700
+        assert by["real"]["accuracy"] > 0.7
+
+    def again(*given: Any, **named: Any) -> None:
+        raise AssertionError("learned from real records a second time")
+
+    monkeypatch.setattr(cache, "judged_accuracy", again)
+    monkeypatch.setattr(cache.DomainClassifier, "learn", again)
+    second = run("evaluate", half, "--on", "digits", "--all", "--json").json
+    assert second == first
+
+
+def test_the_terminal_says_what_is_internal(run: Any, half: Path) -> None:
+    shown = run("evaluate", half, "--on", "digits", "--quick")
+    assert shown.code == 0
+    for word in ("accuracy 0.", "Inception Score", "FID", "coverage", "700 are copies", "density"):
+        assert word in shown.out, word
+    assert shown.out.rstrip().endswith(
+        "Internal: these figures come from real data that nobody has paid for."
+    )
+
+
+def test_data_without_a_test_split_have_no_training_records(run: Any, half: Path) -> None:
+    found = run("evaluate", half, "--on", half, "--classes", 10, "--json").json
+    assert found["nearest"] is None and found["membership"] is None
+    assert "no test split" in found["notes"][0]
+    assert found["domain"]["training_images"] == 583 and found["domain"]["test_images"] == 117
+    assert found["classifiers"]["cnn"]["real"] is None
+    assert found["fid"] is not None
+
+
+def test_a_run_on_other_data_is_not_attacked(
+    run: Any, half: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "QUICK", evaluation.Effort(judged=300, measured=100))
+    run("fit", half, "--classes", 10, "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    found = run("evaluate", "r", "--on", "digits", "--quick", "--json").json
+    assert found["nearest"] is None and found["membership"] is None
+    assert "was not trained on digits" in found["notes"][0]
+    assert json.loads((tmp_path / "r/internal/evaluation.json").read_text()) == found
+
+
+def test_what_these_data_are_too_few_for_is_left_out(run: Any, tmp_path: Path) -> None:
+    digits = load("digits")
+    np.savez(tmp_path / "few.npz", images=digits.images[:5], labels=digits.labels[:5])
+    found = run("evaluate", "few.npz", "--on", "digits", "--json").json
+    assert (found["fid"], found["prdc"], found["inception_score"]) == (None, None, None)
+    assert found["membership"] is None and found["nearest"]["synthetic_images"] == 5
+    assert len(found["notes"]) == 2 and "8 images" in found["notes"][0]
+    assert run("evaluate", "few.npz", "--on", "digits").code == 0
+
+
+def test_large_files_are_judged_in_part(half: Path) -> None:
+    images, labels = evaluation.samples_of(half, 10, at_most=50)
+    again, _ = evaluation.samples_of(half, 10, at_most=50)
+    assert images.shape == (50, 1, 8, 8) and len(np.unique(labels)) > 5
+    assert np.array_equal(images, again)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--quick", "--all"], "exclude each other"),
+        (["--seeds", "0"], "--seeds must be at least 1"),
+        (["--features", "gone.safetensors"], "gone.safetensors is missing"),
+        (["--features", "weights.pth"], "weights.pth: weights of Inception-v3 are read from"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    run: Any, half: Path, words: list[str], said: str, tmp_path: Path
+) -> None:
+    refused = run("evaluate", half, "--on", "digits", *words)
+    assert refused.code == 2 and said in refused.err
+
+
+def test_the_cache_is_nobody_elses_and_a_damaged_file_is_made_anew(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digits = load("digits", keep=lambda public: np.arange(100))
+    first = Cache().domain(digits)
+    assert (own_home / "cache").stat().st_mode & 0o077 == 0
+    (file,) = (own_home / "cache").glob("domain-*.safetensors")
+    file.write_bytes(file.read_bytes()[:100])
+    second = Cache().domain(digits)
+    images = digits.images
+    assert np.array_equal(first.features(images), second.features(images))
+    learned = []
+    monkeypatch.setattr(cache.DomainClassifier, "learn", lambda *a, **n: learned.append(a))
+    assert np.array_equal(Cache().domain(digits).features(images), first.features(images))
+    assert not learned
+
+
+def test_other_records_have_another_classifier(own_home: Path) -> None:
+    for count in (60, 61):
+        Cache().domain(load("digits", keep=lambda public, count=count: np.arange(count)))
+    assert len(list((own_home / "cache").glob("domain-*.safetensors"))) == 2

@@ -1,0 +1,98 @@
+"""`datalens evaluate --private-validation`: what is bought, from whom, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datalens.data import load
+from datalens.privacy.ledger import Ledger, ledger_path
+from datalens.utility.accuracy import judged_accuracy
+
+ON = ["--on", "digits"]
+
+
+@pytest.fixture
+def some(tmp_path: Path) -> Path:
+    digits = load("digits")
+    np.savez(tmp_path / "some.npz", images=digits.images[:300], labels=digits.labels[:300])
+    return tmp_path / "some.npz"
+
+
+def test_one_figure_is_bought_and_charged_to_the_held_out_records(run: Any, some: Path) -> None:
+    words = ("evaluate", some, "--on", "digits", "--private-validation", 5, "--out", "v")
+    found = run(*words, "--json").json
+    assert found["internal"] is False and found["private"] is True
+    assert found["ledger"] == "digits-test" and not ledger_path("digits").exists()
+    digits, test = load("digits"), load("digits", split="test")
+    truth = judged_accuracy(digits.images[:300], digits.labels[:300], test).accuracy
+    assert abs(found["accuracy"] - truth) < 15 / 397  # 15 at scale 0.2: never
+    (charge,) = Ledger(ledger_path("digits-test")).standing().spent
+    assert charge.event.what == "right-answers" and charge.event.scale == pytest.approx(0.2)
+    assert run("verify", "v", "--ledger", "digits-test").code == 0
+    assert not {"per_class", "classifiers", "fid", "confusion"} & found.keys()
+    assert "digits-test: 1 runs" in run("ledger").out
+    again = run(*words)
+    assert again.code == 2 and "v exists already" in again.err
+    assert len(Ledger(ledger_path("digits-test")).standing().spent) == 1
+
+
+def test_of_a_run_it_lies_beside_it_and_is_not_exported(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datalens.workflows.validating.JUDGED_IMAGES", 200)
+    np.savez(tmp_path / "own.npz", images=load("digits").images, labels=load("digits").labels)
+    fit = ("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    assert run(*fit).code == 0
+    words = ("evaluate", "r", "--on", "own.npz", "--classes", 10, "--private-validation", 1)
+    shown = run(*words)
+    assert shown.code == 0 and "bought for epsilon" in shown.out and "Internal" not in shown.out
+    assert json.loads((tmp_path / "r/validation/certificate.json").read_text())["method"] == (
+        "validation"
+    )
+    assert len(Ledger(ledger_path("own")).standing().spent) == 1  # held out as a whole
+    assert run("verify", "r/validation").code == 0
+    run("export", "r", "--out", "public")
+    assert not (tmp_path / "public/validation").exists()
+
+
+def test_over_the_cap_nothing_is_left_behind(run: Any, some: Path, tmp_path: Path) -> None:
+    run("ledger", "digits-test", "--cap", 1)
+    words = ("evaluate", some, "--on", "digits", "--private-validation", 3, "--out", "v")
+    refused = run(*words)
+    assert refused.code == 2 and "cap of epsilon 1" in refused.err
+    assert not (tmp_path / "v").exists()
+    assert Ledger(ledger_path("digits-test")).standing().spent == []
+
+
+def test_a_private_classifier_is_validated_as_it_is(run: Any, tmp_path: Path) -> None:
+    few = ("--method", "scatter", "--steps", 2, "--batch", 5, "--set", "noise_multiplier=9.0")
+    assert run("classify", "digits", "--epsilon", 8, *few, "--out", "c").code == 0
+    words = ("evaluate", "c", "--on", "digits", "--private-validation", 2)
+    found = run(*words, "--json").json
+    inside = run("evaluate", "c", "--on", "digits", "--json").json
+    assert abs(found["accuracy"] - inside["accuracy"]) < 30 / 397
+    assert inside["internal"] is True
+    assert (tmp_path / "c/validation/judge.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--private-validation", "1"], "--out"),
+        (["--private-validation", "0", "--out", "v"], "epsilon"),
+        (["--private-validation", "nan", "--out", "v"], "epsilon"),
+        (["--private-validation", "1", "--out", "v", "--seeds", "2"], "leave out --seeds"),
+        (["--private-validation", "1", "--out", "v", "--ledger", "a/b"], "no name for a ledger"),
+        (["--out", "v"], "--private-validation alone"),
+        (["gone", *ON, "--private-validation", "1", "--out", "v"], "gone"),
+    ],
+)
+def test_what_cannot_be_bought_is_refused(
+    run: Any, some: Path, words: list[str], said: str, tmp_path: Path
+) -> None:
+    refused = run("evaluate", *words) if "gone" in words else run("evaluate", some, *ON, *words)
+    assert refused.code == 2 and said in refused.err, refused.err
+    assert not (tmp_path / "v").exists() and not ledger_path("digits-test").exists()

@@ -28,8 +28,10 @@ from datalens.synthesizers.session import Session, Stopped
 from datalens.workflows.fitting import make_synthesizer
 from datalens.workflows.progress import tidy_log
 from datalens.workflows.publishing import export
-from datalens.workflows.report import write_report
+from datalens.workflows.report.internal import write_internal
+from datalens.workflows.report.public import write_report
 from datalens.workflows.runs import load_classifier, load_run
+from datalens.workflows.watch.state import Follower
 
 from .containers import of_either, of_lines, of_member, of_packed, of_png
 from .image_sets import IMAGE_SETS
@@ -119,8 +121,30 @@ def _export(folder: Path) -> None:
 
 
 def _report(folder: Path) -> None:
-    tidy_log(folder / "run" / "log.jsonl")
     write_report(folder / "run")
+
+
+def _log(folder: Path) -> None:
+    Follower(folder / "run").state()
+    tidy_log(folder / "run" / "log.jsonl")
+    Follower(folder / "run").state()
+
+
+def _evaluated(folder: Path) -> None:
+    _run("datalens", folder)
+    figures = {
+        "accuracy": 0.5,
+        "accuracy_spread": 0.1,
+        "seeds": [0, 1],
+        "per_class": {"0": 0.5, "1": None},
+        "classifiers": {"cnn": {"synthetic": {"accuracy": 0.5, "confusion": [[1, 2], [3, 4]]}}},
+        "inception_score": 4.2,
+        "fid": 33.1,
+        "prdc": {"precision": 0.5, "recall": 0.5},
+        "nearest": {"synthetic": {"1": 2.0}, "held_out": {"1": 3.0}},
+        "membership": [{"attack": "nearest", "auc": 0.5, "auc_interval": [0.4, 0.6]}],
+    }
+    (folder / "run" / "internal" / "evaluation.json").write_text(json.dumps(figures))
 
 
 def _preset(folder: Path) -> None:
@@ -302,9 +326,34 @@ READERS = {
             ("classifier.safetensors", of_either, ()),
         )
     },
-    "log": Reader(
-        make=partial(_run, "datalens"), file="run/log.jsonl", mutate=of_lines, read=_report
+    **{
+        f"report {file}": Reader(
+            make=partial(_run, "datalens"),
+            file=f"run/{file}",
+            mutate=mutate,
+            read=_report,
+            also=("certificate.json", "run"),  # where files do not fit together it is named
+        )
+        for file, mutate in (
+            ("config.toml", of_toml),
+            ("certificate.json", of_json),
+            ("ledger.json", of_json),
+            ("generator.safetensors", of_either),
+        )
+    },
+    "internal report": Reader(
+        make=_evaluated,
+        file="run/internal/evaluation.json",
+        mutate=of_json,
+        read=lambda f: write_internal(f / "run"),
     ),
+    "diagnosis": Reader(
+        make=_evaluated,
+        file="run/internal/data_dependent.jsonl",
+        mutate=of_lines,
+        read=lambda f: write_internal(f / "run"),
+    ),
+    "log": Reader(make=partial(_run, "datalens"), file="run/log.jsonl", mutate=of_lines, read=_log),
     "session": Reader(
         make=_session,
         file="run/internal/session.json",

@@ -79,6 +79,8 @@ def test_every_step_has_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         right = peaks(tally, sigma=topagg.sigma, passing=least_passing(0.5, 6))
         assert line["log_q"] == right.log_q.tolist() and len(line["log_q"]) == 5
         assert line["log_peak"] == right.log_peak.tolist()
+        shares = [max(abs(int(n)) for n in image) / 6 for image in tally]  # of six teachers
+        assert line["agreement"] == shares and 0 < min(shares) <= max(shares) <= 1
         assert line["epsilon"]["dependent"] is None and line["not_applicable"] == NEAR_ONE
     spent = fitted.certificate["epsilon"]["certified"]
     assert found[-1]["epsilon"]["independent"] == pytest.approx(spent)
@@ -98,7 +100,7 @@ def test_where_entries_are_mixed_it_says_so(tmp_path: Path, compressor: str) -> 
     found = lines(tmp_path / "internal")
     assert len(found) == SMALL["steps"]
     for line in found:
-        assert line["not_applicable"] == MIXED and "log_q" not in line
+        assert line["not_applicable"] == MIXED and not {"log_q", "agreement"} & set(line)
 
 
 def test_a_number_where_it_is_applicable(tmp_path: Path) -> None:

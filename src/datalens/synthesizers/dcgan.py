@@ -78,8 +78,8 @@ class DcGan(GanSynthesizer):
 
     def _train(self, records: Records, plan: DcGanPlan, session: Member) -> None:  # type: ignore[override]
         gan = BareGan(plan, records, session.secret)
+        self._publish(gan.generator, gan.average)  # which training goes on to change
         take_free_steps(session, gan.trainee, gan.step, steps=plan.settings.steps, block=BLOCK)
-        self._publish(gan.generator, gan.average)
 
 
 class BareGan:

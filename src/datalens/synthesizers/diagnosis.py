@@ -81,6 +81,9 @@ class Diagnosis:
             log_q = found.log_q
             line |= {"log_peak": found.log_peak.tolist(), "log_q": found.log_q.tolist()}
         bound = self._compose(log_q, len(tally))
+        if isinstance(self._topagg.ballot, BallotRule):
+            most = self._topagg.n_teachers * self._topagg.ballot.unit
+            line |= {"agreement": (np.abs(tally).max(axis=1) / most).tolist()}
         line |= {"step": step, "epsilon": asdict(bound)}
         if bound.dependent is None:
             line |= {"not_applicable": self._why}

@@ -133,6 +133,7 @@ class DpGan(GanSynthesizer):
         counts = class_counts(records, session.releases, plan.counts)
         self._prior = counts / counts.sum()
         gan = PrivateGan(plan, records, session, torch.from_numpy(self._prior))
+        self._publish(gan.generator, gan.average)  # which training goes on to change
         take_steps(
             session,
             gan.trainee,
@@ -142,7 +143,6 @@ class DpGan(GanSynthesizer):
             block=BLOCK,
             spent=plan.spent_after,
         )
-        self._publish(gan.generator, gan.average)
 
 
 class PrivateGan:

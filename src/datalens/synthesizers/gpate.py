@@ -49,6 +49,7 @@ class GPate(GanSynthesizer):
         student = Follower(plan, steps=plan.steps, secret=session.secret, prior=prior)
         critics = hire(records, plan, session.secret)
         checkpoints = Checkpoints(session.checkpoint, student=student.trainee, teachers=critics)
+        self._publish(student.generator, student.average)  # which votes go on to change
         for step in range(checkpoints.resume(), plan.steps):
             if step % plan.settings.refresh_every == 0:
                 _refresh(critics, student, plan, session, step)
@@ -60,7 +61,6 @@ class GPate(GanSynthesizer):
             session.observer.progress("votes", done, plan.steps, spent=plan.spent_after(done))
             checkpoints.after(step, stopping=session.observer.stopping())
         checkpoints.clear()
-        self._publish(student.generator, student.average)
 
 
 def _refresh(

@@ -123,6 +123,7 @@ class GsWgan(GanSynthesizer):
         counts = class_counts(records, session.releases, plan.counts)
         self._prior = counts / counts.sum()
         gan = Gan(plan, records, session, torch.from_numpy(self._prior))
+        self._publish(gan.student.generator, gan.student.average)  # which steps go on to change
         take_steps(
             session,
             gan.student.trainee,
@@ -135,7 +136,6 @@ class GsWgan(GanSynthesizer):
             before=gan.refresh,
         )
         gan.checkpoints.clear()
-        self._publish(gan.student.generator, gan.student.average)
 
 
 class Gan:

@@ -145,8 +145,12 @@ class Learner(ABC, Generic[P]):
         ) as run:
             own = self._own(records, plan, run)
             run.reserve(plan)
-            self._train(own, plan, run)
-            self.plan = plan
+            self.plan = plan  # who watches may draw from what there is so far
+            try:
+                self._train(own, plan, run)
+            except BaseException:
+                self.plan = None
+                raise
             if isinstance(run, Session):
                 run.ledger.settle(run.run)
                 self._extract = run.ledger.extract(run.run)

@@ -5,7 +5,15 @@ import sys
 import typer
 
 from datalens.errors import DataLensError, sentence
-from datalens.workflows.commands import classify, evaluate, fit, machine, privacy, samples
+from datalens.workflows.commands import (
+    classify,
+    evaluate,
+    fit,
+    machine,
+    privacy,
+    report,
+    samples,
+)
 
 app = typer.Typer(
     add_completion=False,
@@ -16,6 +24,8 @@ app = typer.Typer(
 app.command()(fit.fit)
 app.command()(samples.sample)
 app.command()(evaluate.evaluate)
+app.command()(report.report)
+app.command()(report.watch)
 app.command()(classify.classify)
 app.command()(classify.predict)
 app.command()(privacy.verify)

@@ -5,7 +5,7 @@ import json
 import shutil
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +27,11 @@ from datalens.synthesizers.session import (
     ledger_name_for,
     new_secret,
 )
-from datalens.workflows.pictures import contact_sheet, save_sheet
 from datalens.workflows.presets import load_preset
-from datalens.workflows.progress import Watcher, tidy_log
-from datalens.workflows.report import write_report
+from datalens.workflows.previews import Previews, write_sheet
+from datalens.workflows.progress import Listener, Watcher, tidy_log
+from datalens.workflows.report.public import write_report
 from datalens.workflows.runs import check_product
-
-SHEET_ROWS, SHEET_COLUMNS = 10, 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +117,7 @@ def fit_run(
     seed: int | None,
     quiet: bool = False,
     ranks: Ranks = ALONE,
+    listeners: Sequence[Listener] = (),
 ) -> dict[str, Any]:
     """A new run in a folder that does not exist yet; the result is rank 0's."""
     if ranks.rank == 0 and out.exists():
@@ -129,7 +128,9 @@ def fit_run(
     ranks.agree("the configuration", plan.sha256[:16])
     if ranks.rank > 0:
         return _follow(learner, records, secret, out, ranks)
-    watcher = Watcher(epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
+    watcher = Watcher(
+        epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet, listeners=listeners
+    )
     if learner.private and learner.settings.delta >= 1 / records.public.n_records:
         watcher.say(
             f"Careful: delta {learner.settings.delta:g} is not below 1/n; such a delta allows"
@@ -162,6 +163,7 @@ def resume_run(
     quiet: bool = False,
     ranks: Ranks = ALONE,
     kinds: Mapping[str, type[AnyLearner]] = METHODS,
+    listeners: Sequence[Listener] = (),
 ) -> dict[str, Any]:
     """Go on with a run of one of these kinds that was stopped, with the settings it had.
 
@@ -189,7 +191,9 @@ def resume_run(
         raise DataLensError(f"{out} was started on other data than {source.name}, or edited since.")
     if ranks.rank > 0:
         return _follow(learner, records, secret, out, ranks)
-    watcher = Watcher(epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet)
+    watcher = Watcher(
+        epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet, listeners=listeners
+    )
     session = Session.resume(folder=out / "internal", observer=watcher, ranks=ranks)
     return _run(learner, records, session, out, watcher)
 
@@ -221,6 +225,8 @@ def _run(
     learner: AnyLearner, records: Records, session: Session, out: Path, watcher: Watcher
 ) -> dict[str, Any]:
     started = time.monotonic()
+    private = learner.private and session.noise.kind != "seeded"
+    watcher.listeners.append(Previews(learner, out / "samples.png", private=private))
     with alone_in(out):
         (out / "log.jsonl").touch()
         tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
@@ -229,9 +235,9 @@ def _run(
         seconds = time.monotonic() - started
         tidy_log(out / "log.jsonl")
         if isinstance(learner, Synthesizer):
-            write_sheet(learner, out / "samples.png")
+            write_sheet(learner, out / "samples.png", _caption(learner.certificate))
         learner.save(out)
-        write_report(out)
+        write_report(out, learner)
     session.ranks.tell("saved", b"")
     timings = {"seconds": seconds, "ranks": session.ranks.size, "bytes": session.ranks.traffic}
     (out / "internal" / "timings.json").write_text(json.dumps(timings) + "\n")
@@ -268,12 +274,8 @@ def summary(out: Path, learner: AnyLearner) -> dict[str, Any]:
     }
 
 
-def write_sheet(synthesizer: Synthesizer, path: Path) -> None:
-    """A picture with one row a class, its epsilon, or that it has none, underneath."""
-    certificate = synthesizer.certificate
-    classes = min(len(certificate["data"]["classes"]), SHEET_ROWS)
-    labels = [label for label in range(classes) for _ in range(SHEET_COLUMNS)]
-    samples = synthesizer.sample(len(labels), labels, seed=0)
+def _caption(certificate: dict[str, Any]) -> str:
+    """What stands under the samples: their epsilon, or that they have none."""
     caption = f"{certificate['method']} on {certificate['data']['name']}"
     if certificate["epsilon"]:
         spent = certificate["epsilon"][certificate["budget"]["accountant"]]
@@ -281,7 +283,7 @@ def write_sheet(synthesizer: Synthesizer, path: Path) -> None:
     if not certificate["private"]:
         why = "seeded" if certificate["noise"]["kind"] == "seeded" else "nothing was protected"
         caption = f"NOT PRIVATE ({why})  {caption}"
-    save_sheet(contact_sheet(samples.images, SHEET_COLUMNS, caption=caption), path)
+    return caption
 
 
 def _left_over(certificate: dict[str, Any]) -> int:

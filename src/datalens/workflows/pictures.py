@@ -38,3 +38,19 @@ def contact_sheet(
 def save_sheet(picture: Image.Image, path: Path) -> None:
     """PNG without a time stamp, so that equal pictures are equal files."""
     picture.save(path, format="PNG", optimize=True)
+
+
+def tiles(images: NDArray[np.uint8], columns: int) -> Image.Image:
+    """Images (n, c, h, w) row by row; between them nothing, whatever lies behind the page."""
+    n, channels, height, width = images.shape
+    gap = max(1, width // 14)
+    rows, depth = -(-n // columns), 2 if channels == 1 else 4
+    size = (rows * (height + gap) - gap, columns * (width + gap) - gap, depth)
+    sheet = np.zeros(size, np.uint8)
+    for index, image in enumerate(images):
+        top = (index // columns) * (height + gap)
+        left = (index % columns) * (width + gap)
+        tile = sheet[top : top + height, left : left + width]
+        tile[..., :-1] = image.transpose(1, 2, 0)
+        tile[..., -1] = 255
+    return Image.fromarray(sheet)

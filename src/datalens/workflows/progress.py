@@ -2,7 +2,8 @@
 
 import json
 import signal
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import isfinite
 from pathlib import Path
@@ -14,12 +15,30 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from datalens.data.documents import MAX_JSON, read_whole
 
+SIGN_OF_LIFE = 1.0
+"""Seconds between two lines of a log that say no more than how far a stage has come."""
+
+Listener = Callable[[str, int, int, float | None], None]
+"""Is told the stage, what is done of what total, and the epsilon so far where it has changed."""
+
 
 class Watcher:
-    """An observer that draws bars on stderr, writes the public log, and hears Ctrl-C."""
+    """An observer that draws bars on stderr, writes the public log, and hears Ctrl-C.
 
-    def __init__(self, *, epsilon: float | None, log: Path, quiet: bool = False) -> None:
+    `listeners` are told the same. Every line of the log is on disk when `progress` returns.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None,
+        log: Path,
+        quiet: bool = False,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
         self._epsilon, self._log = epsilon, log
+        self.listeners = list(listeners)
+        self._told = -SIGN_OF_LIFE
         self._stopping = False
         self._console = Console(stderr=True, quiet=quiet)
         self._bars = Progress(
@@ -38,8 +57,14 @@ class Watcher:
             self._tasks[stage] = self._bars.add_task(stage.replace("-", " "), spent="")
         text = "" if spent is None else f"epsilon {spent:.3f} of {self._epsilon:g}"
         self._bars.update(self._tasks[stage], completed=done, total=total, spent=text)
+        entry = {"stage": stage, "done": done, "total": total}
         if spent is not None:
-            self._add({"stage": stage, "done": done, "total": total, "epsilon": spent})
+            self._add({**entry, "epsilon": spent})
+        elif time.monotonic() - self._told >= SIGN_OF_LIFE:  # `tidy_log` takes them out again
+            self._told = time.monotonic()
+            self._add(entry)
+        for listener in self.listeners:
+            listener(stage, done, total, spent)
 
     def _add(self, entry: dict[str, Any]) -> None:
         """A line of the log, unless it is there: a resumed run repeats what it replays."""
@@ -99,7 +124,7 @@ def counted(
 
 
 def tidy_log(log: Path) -> None:
-    """A resumed run repeats steps it replays: keep one line of each."""
+    """A resumed run repeats steps it replays: keep one line of each, and no signs of life."""
     lines = {}
     for line in read_whole(log, at_most=MAX_JSON).splitlines():
         # A line that a crash has cut short, or that is none of ours, is left out.

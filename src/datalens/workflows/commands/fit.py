@@ -1,5 +1,6 @@
 """`datalens fit`: the one command that spends."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,13 +80,22 @@ def fit(
     rank_timeout: Annotated[
         float, typer.Option(help="Under torchrun: seconds to wait for another rank.")
     ] = 600.0,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Follow the run on a local page.")
+    ] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Also write the public log for TensorBoard to this folder.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Spend a privacy budget on private images; get a generator and a certificate."""
     from datalens.synthesizers.session import Stopped
     from datalens.workflows.fitting import Source, fit_run, make_synthesizer, resume_run
     from datalens.workflows.joining import joined
+    from datalens.workflows.progress import Listener
     from datalens.workflows.runs import is_private
+    from datalens.workflows.tensorboard import Board
+    from datalens.workflows.watch.server import serving
 
     source = Source(name=dataset, data_dir=data_dir, image_size=image_size, n_classes=classes)
     check_protection(method, seed=seed, not_private=not_private, resumed=resume)
@@ -115,8 +125,11 @@ def fit(
     overrides = chosen(given, set_ or [])
     first = True
     try:
-        with joined(timeout=rank_timeout, device=device) as ranks:
+        with joined(timeout=rank_timeout, device=device) as ranks, ExitStack() as stack:
             first = ranks.rank == 0
+            listeners: list[Listener] = []
+            if tensorboard is not None and first:
+                listeners.append(stack.enter_context(Board(tensorboard)))
             if resume:
                 if out is None:
                     raise DataLensError("--resume needs --out, the run to go on with.")
@@ -124,7 +137,9 @@ def fit(
                     raise DataLensError(
                         "A resumed run keeps its settings; give none with --resume."
                     )
-                result = resume_run(source, out, epsilon=epsilon, ranks=ranks)
+                if dashboard and first:
+                    _show(stack.enter_context(serving(out)))
+                result = resume_run(source, out, epsilon=epsilon, ranks=ranks, listeners=listeners)
             else:
                 if epsilon is None and is_private(method):
                     raise DataLensError("--epsilon must be given: how much privacy may be spent.")
@@ -133,7 +148,17 @@ def fit(
                 )
                 out = out or free_name(dataset, method, epsilon, private=not not_private)
                 out = Path(ranks.tell("out", bytes(out)).decode())
-                result = fit_run(synthesizer, source, out, ledger=ledger, seed=seed, ranks=ranks)
+                if dashboard and first:
+                    _show(stack.enter_context(serving(out)))
+                result = fit_run(
+                    synthesizer,
+                    source,
+                    out,
+                    ledger=ledger,
+                    seed=seed,
+                    ranks=ranks,
+                    listeners=listeners,
+                )
     except (Stopped, KeyboardInterrupt):
         if not first:
             raise typer.Exit(130) from None
@@ -146,6 +171,10 @@ def fit(
         print_json(result)
     else:
         _print_fit(result)
+
+
+def _show(url: str) -> None:
+    typer.echo(f"Dashboard: {url}", err=True)
 
 
 def check_protection(method: str, *, seed: int | None, not_private: bool, resumed: bool) -> None:
@@ -196,4 +225,4 @@ def _print_fit(result: dict[str, Any]) -> None:
         typer.echo(f"{result['left_over']} left-over records reached no teacher.")
     run = result["run"]
     typer.echo(f"Picture: {run}/samples.png   Report: {run}/report.html")
-    typer.echo(f"Next: datalens sample {run} --count 5000 --out synthetic.npz")
+    typer.echo(f"Next: datalens sample {run} --count 5000 --out synthetic")

@@ -57,6 +57,7 @@ def sample(
         if warning:
             typer.echo(warning)
         typer.echo(f"{count} images in {out}.")
+        typer.echo(f"Next: datalens report {run}")
 
 
 def export(

@@ -1,0 +1,1 @@
+"""Reports of runs: one that may be published, one that may not, and runs side by side."""

@@ -1,0 +1,105 @@
+"""The server behind `datalens watch`: loopback only, one token, GET only, three addresses."""
+
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from datalens.errors import DataLensError
+from datalens.workflows.report.page import render
+from datalens.workflows.watch.state import Follower
+
+HOST = "127.0.0.1"
+POLICY = (
+    "default-src 'none'; img-src 'self' data:; connect-src 'self'; base-uri 'none';"
+    " form-action 'none'; style-src '{style}'; script-src '{script}'"
+)
+HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+LONGEST_PATH = 200
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one run to whoever knows the token, on this machine.
+
+    Guarantee: it answers GET and no other method, under its own loopback address as Host, so
+    that a name that is made to point here (DNS rebinding) gets nothing. No part of a request
+    becomes part of a path: there are three addresses, and what they show is a Follower's.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, run: Path, *, port: int = 0) -> None:
+        self.token = secrets.token_urlsafe(24)
+        self.follower = Follower(run)
+        self.page = render("watch.html.j2", script="watch.js", policy=POLICY, run=run.name)
+        self.lock = threading.Lock()
+        try:
+            super().__init__((HOST, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise DataLensError(f"Port {port} cannot be used ({error}); give another.") from None
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that goes away in the middle of an answer is nobody's concern."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.server_port}/{self.token}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    server_version, sys_version = "datalens", ""
+    timeout = 10
+
+    def do_GET(self) -> None:
+        server = self.server
+        if self.headers.get_all("Host") != [f"{HOST}:{server.server_port}"]:
+            return self._answer(403, b"Not here.\n")
+        token, _, name = self.path[:LONGEST_PATH].removeprefix("/").partition("/")
+        if not hmac.compare_digest(token.encode(), server.token.encode()):
+            return self._answer(403, b"Use the address that datalens printed.\n")
+        name = name.partition("?")[0]
+        if name == "":
+            return self._answer(200, server.page.encode(), "text/html; charset=utf-8")
+        if name == "state.json":
+            with server.lock:
+                state = server.follower.state()
+            return self._answer(200, json.dumps(state).encode(), "application/json")
+        if name == "samples.png" and (picture := server.follower.picture()) is not None:
+            return self._answer(200, picture, "image/png")
+        return self._answer(404, b"There is nothing here.\n")
+
+    def _answer(self, code: int, content: bytes, kind: str = "text/plain; charset=utf-8") -> None:
+        self.send_response(code)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the token is in every address."""
+
+
+@contextmanager
+def serving(run: Path, *, port: int = 0) -> Iterator[str]:
+    """The page's address, for as long as the block lasts."""
+    with Server(run, port=port) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server.url
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,159 @@
+"""The page that may not be published: what is measured is there, and only there."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datalens.errors import DataLensError
+from datalens.workflows.publishing import export
+from datalens.workflows.report.internal import read_diagnosis, write_internal
+from datalens.workflows.report.public import write_report
+
+from .test_public import drawn_curves, text_of
+
+CONFUSION = [[51, 2, 3], [4, 55, 6], [7, 8, 59]]
+FIGURES: dict[str, Any] = {
+    "on": "own",
+    "accuracy": 0.7312,
+    "accuracy_spread": 0.0123,
+    "accuracy_best_on_test": 0.7512,
+    "per_class": {"one": 0.911, "two": 0.622, "three": None},
+    "seeds": [0, 1, 2],
+    "per_seed": [0.7, 0.7, 0.8],
+    "synthetic_images": 50_000,
+    "test_images": 195,
+    "classifiers": {
+        "forest": {
+            "synthetic": {"accuracy": 0.612, "accuracy_spread": 0.034, "confusion": CONFUSION},
+            "real": {"accuracy": 0.987},
+        }
+    },
+    "inception_score": 4.56,
+    "fid": 78.9,
+    "prdc": {"precision": 0.112, "recall": 0.223, "density": 0.334, "coverage": 0.445},
+    "nearest": {"synthetic": {"1": 1.25, "50": 6.5}, "held_out": {"1": 1.5, "50": 7.5}},
+    "membership": [{"attack": "nearest neighbour", "auc": 0.513, "auc_interval": [0.48, 0.55]}],
+}
+SHOWN = {
+    "accuracy": "accuracy 73.1 % ± 1.2 % over 3 seeds, last epoch",
+    "accuracy_best_on_test": "best on test 75.1 %",
+    "per_class": "one 91.1 % two 62.2 % three none tested",
+    "synthetic_images": "learnt from 50,000 synthetic images",
+    "test_images": "tested on 195 real images of own",
+    "classifiers": "forest 61.2 % ± 3.4 % 98.7 %",
+    "inception_score": "inception score 4.56",
+    "fid": "FID 78.9",
+    "prdc": "precision 0.112",
+    "nearest": "1 1.25 1.5 50 6.5 7.5",
+    "membership": "nearest neighbour 0.513 0.480 to 0.550",
+}
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made / "votes", tmp_path / "run")
+    return tmp_path / "run"
+
+
+def page_with(run: Path, figures: dict[str, Any]) -> str:
+    (run / "internal" / "evaluation.json").write_text(json.dumps(figures))
+    return write_internal(run).read_text()
+
+
+def test_all_that_was_measured_is_there(run: Path) -> None:
+    page = page_with(run, FIGURES)
+    text = text_of(page)
+    assert text.count("INTERNAL") >= 4
+    for words in SHOWN.values():
+        assert words in text
+    rows = re.findall(r"<tr><th scope=\"row\">[^<]*</th>((?:<td[^>]*>\d+</td>){3})</tr>", page)
+    cells = [[int(n) for n in re.findall(r">(\d+)<", row)] for row in rows]
+    assert cells == CONFUSION
+    assert re.findall(r'class="right">(\d+)<', page) == ["51", "55", "59"]
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_was_not_measured_is_left_out(run: Path, name: str) -> None:
+    left = {key: value for key, value in FIGURES.items() if key != name}
+    text = text_of(page_with(run, left))
+    assert SHOWN[name] not in text
+    if name != "accuracy":
+        assert SHOWN["accuracy"] in text
+
+
+def test_nothing_of_it_is_published(run: Path, tmp_path: Path) -> None:
+    page_with(run, FIGURES)
+    before = (run / "report.html").read_text()
+    assert write_report(run).read_text() == before
+    names = export(run, tmp_path / "public")
+    assert "internal" not in " ".join(names)
+    text = "".join(p.read_text(errors="replace") for p in (tmp_path / "public").iterdir())
+    for words in ("INTERNAL", "0.7312", "73.1", "confusion"):
+        assert words not in text
+
+
+def test_without_any_figures_it_says_how_to_get_them(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "plain", tmp_path / "plain")
+    text = text_of(write_internal(tmp_path / "plain").read_text())
+    assert "Nothing has been measured yet" in text and "datalens evaluate plain" in text
+
+
+def test_a_run_without_its_private_half_is_refused(run: Path) -> None:
+    shutil.rmtree(run / "internal")
+    with pytest.raises(DataLensError, match="no folder internal"):
+        write_internal(run)
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"accuracy": "much"},
+        {"accuracy": 0.5, "per_class": [1]},
+        {"classifiers": {"x": {"synthetic": {"confusion": [[1]]}}}},
+        {"classifiers": {"x": {"synthetic": {"accuracy": 1, "confusion": [[1]] * 9}}}},
+        {"membership": [{"attack": "x"}]},
+        {"fid": "near"},
+        {"nearest": [1]},
+        {"prdc": {"precision": "<b>"}},
+    ],
+)
+def test_figures_of_another_kind_are_refused_in_a_sentence(run: Path, figures: Any) -> None:
+    with pytest.raises(DataLensError, match=r"evaluation\.json"):
+        page_with(run, figures)
+
+
+def test_the_diagnosis_is_that_of_the_file(run: Path) -> None:
+    lines = [
+        json.loads(t) for t in (run / "internal/data_dependent.jsonl").read_text().splitlines()
+    ]
+    assert len(lines) == 4
+    found = read_diagnosis(run / "internal" / "data_dependent.jsonl")
+    assert found is not None and found.steps == 4
+    means = [sum(line["agreement"]) / len(line["agreement"]) for line in lines]
+    assert found.last_agreement == pytest.approx(means[-1]) and 0 < means[-1] <= 1
+    page = write_internal(run).read_text()
+    assert f"<b>{means[-1]:.3g}</b> of the teachers" in page
+    assert lines[-1]["not_applicable"] in text_of(page)
+    charts = page.split("<figure")
+    (agreed,) = [c for c in charts if "curve agreement" in c]
+    for (place, value), (step, mean) in zip(
+        drawn_curves(agreed)["agreement"], enumerate(means, 1), strict=True
+    ):
+        assert (place, value) == pytest.approx((step, mean), abs=0.01)
+
+
+def test_a_broken_line_of_it_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "data_dependent.jsonl"
+    assert read_diagnosis(file) is None
+    whole = {"step": 0, "epsilon": {"independent": 2.0, "dependent": 1.5}, "agreement": [0.5, 1.0]}
+    file.write_text(json.dumps(whole) + '\n{"step": 1, "epsi')
+    found = read_diagnosis(file)
+    assert found is not None
+    assert (found.steps, found.dependent_epsilon, found.last_agreement) == (1, 1.5, 0.75)
+    file.write_text("[1, 2]\n")
+    with pytest.raises(DataLensError, match=r"data_dependent\.jsonl"):
+        read_diagnosis(file)

@@ -1,0 +1,201 @@
+"""`datalens watch`: what it shows, and whom it refuses."""
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datalens.workflows.watch.server import Server, serving
+from datalens.workflows.watch.state import Follower
+
+LINES = [
+    {"stage": "warm-start", "done": 3, "total": 3, "epsilon": 1.25},
+    {"stage": "votes", "done": 1, "total": 9, "epsilon": 1.5},
+    {"stage": "votes", "done": 2, "total": 9},
+]
+CONFIG = '[settings]\nepsilon = 3.0\n[data]\nname = "digits"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    run = tmp_path / "run"
+    (run / "internal").mkdir(parents=True)
+    (run / "config.toml").write_text('method = "datalens"\n' + CONFIG)
+    (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in LINES))
+    (run / "internal" / "session.json").write_text('{"secret": "abcdef"}')
+    (run / "samples.png").write_bytes(b"a picture")
+    return run
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Server]:
+    with Server(folder) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield made
+        made.shutdown()
+
+
+class Answer:
+    def __init__(self, server: Server, path: str, *, method: str = "GET", **headers: str) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        named = {"Host": f"127.0.0.1:{server.server_port}"} | headers
+        connection.putrequest(method, path, skip_host=True)
+        for name, value in named.items():
+            if value:
+                connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        self.code, self.body = answer.status, answer.read()
+        self.headers = answer.headers
+        connection.close()
+
+
+def test_it_shows_the_run(server: Server) -> None:
+    token = f"/{server.token}"
+    assert server.url.startswith("http://127.0.0.1:") and server.url.endswith(f"{token}/")
+    assert server.server_address[0] == "127.0.0.1" and len(server.token) >= 32
+    page = Answer(server, f"{token}/")
+    assert page.code == 200 and b"Run under way" in page.body
+    assert page.headers["Cache-Control"] == "no-store"
+    state = json.loads(Answer(server, f"{token}/state.json").body)
+    assert (state["epsilon"], state["budget"], state["finished"]) == (1.5, 3.0, False)
+    assert (state["method"], state["data"]) == ("datalens", "digits")
+    assert state["stages"] == [
+        {"stage": "warm-start", "done": 3, "total": 3},
+        {"stage": "votes", "done": 2, "total": 9},
+    ]
+    assert Answer(server, f"{token}/samples.png?1").body == b"a picture"
+
+
+@pytest.mark.parametrize("path", ["/", "", "/state.json", "/x/state.json", "/%00/", "//", "/../"])
+def test_without_the_token_there_is_nothing(server: Server, path: str) -> None:
+    assert Answer(server, path or "/").code == 403
+    nearly = server.token[:-1] + ("a" if server.token[-1] != "a" else "b")
+    for wrong in (nearly, server.token[:-1], server.token.upper(), server.token + "a"):
+        answer = Answer(server, f"/{wrong}{path}")
+        assert answer.code == 403 and b"epsilon" not in answer.body
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "internal/session.json",
+        "../run/internal/session.json",
+        "..%2frun/internal/session.json",
+        "./log.jsonl",
+        "log.jsonl",
+        "certificate.json",
+        "/etc/hostname",
+        "state.json/",
+        "samples.png/../internal/session.json",
+        "x" * 5000,
+    ],
+)
+def test_no_path_leads_to_a_file(server: Server, name: str) -> None:
+    answer = Answer(server, f"/{server.token}/{name}")
+    assert answer.code == 404 and b"abcdef" not in answer.body
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost", "127.0.0.1", "evil.example:{}", ""])
+def test_another_host_is_refused(server: Server, host: str) -> None:
+    """As a browser names it that was led here by a name of somebody else's."""
+    answer = Answer(server, f"/{server.token}/", Host=host.format(server.server_port))
+    assert answer.code == 403 and b"under way" not in answer.body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "GETX"])
+def test_it_can_only_be_read(server: Server, folder: Path, method: str) -> None:
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert Answer(server, f"/{server.token}/state.json", method=method).code in (405, 501)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_tokens_differ(folder: Path) -> None:
+    with Server(folder) as one, Server(folder) as other:
+        assert one.token != other.token
+
+
+def test_nothing_inside_is_opened(folder: Path) -> None:
+    """Everything a follower opens, as the interpreter sees it."""
+    opened: list[str] = []
+    sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+    follower = Follower(folder)
+    follower.state()
+    follower.picture()
+    ours = {Path(name).name for name in opened if str(folder) in name}
+    assert ours == {"config.toml", "log.jsonl", "samples.png"}
+    assert not any("internal" in name for name in opened)
+
+
+def test_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text('{"stage": "secret", "done": 1, "total": 2, "epsilon": 9}\n')
+    for name in ("log.jsonl", "samples.png", "config.toml"):
+        (folder / name).unlink()
+        (folder / name).symlink_to(tmp_path / "secret")
+    follower = Follower(folder)
+    assert follower.picture() is None
+    state = follower.state()
+    assert state["stages"] == [] and state["picture"] is None and state["epsilon"] == 0
+
+
+def test_time_left_is_at_the_pace_seen(folder: Path) -> None:
+    now = 100.0
+    follower = Follower(folder, clock=lambda: now)
+    assert follower.state()["seconds_left"] is None
+    with (folder / "log.jsonl").open("a") as log:
+        log.write('{"stage": "votes", "done": 4, "total": 9, "epsilon": 1.9}\n')
+    now = 110.0  # two steps in ten seconds, five to go
+    assert follower.state()["seconds_left"] == pytest.approx(25.0)
+    now = 112.0
+    assert follower.state()["seconds_left"] == pytest.approx(30.0)
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", "null", '{"stage": 1}', '{"stage": "a", "done": "x", "total": 2}', "\0\xff"]
+)
+def test_a_broken_log_is_read_as_far_as_it_goes(folder: Path, line: str) -> None:
+    with (folder / "log.jsonl").open("a") as log:
+        log.write(line)
+    assert Follower(folder).state()["epsilon"] == 1.5
+    (folder / "log.jsonl").write_text('{"stage": "a", "done": 1, "total": 2, "epsilon": NaN}\n')
+    (folder / "config.toml").write_text("method = 3\nsettings = 4\ndata = 5\n")
+    state = Follower(folder).state()
+    assert state["epsilon"] == 0 and state["budget"] is None
+    json.dumps(state, allow_nan=False)
+
+
+def test_before_there_is_a_run(tmp_path: Path) -> None:
+    """`fit --dashboard` serves it before its folder is made."""
+    with serving(tmp_path / "none") as url:
+        assert url.startswith("http://127.0.0.1:")
+        state = Follower(tmp_path / "none").state()
+    assert state["stages"] == [] and not state["finished"]
+
+
+def test_the_command_ends_well_with_ctrl_c(folder: Path) -> None:
+    words = [sys.executable, "-m", "datalens", "watch", str(folder)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    said = process.stdout.readline()
+    url = next(word for word in said.split() if word.startswith("http://127.0.0.1:"))
+    port, token = url.removeprefix("http://127.0.0.1:").rstrip("/").split("/")
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=10)
+    connection.request("GET", f"/{token}/state.json")
+    assert json.load(connection.getresponse())["run"] == "run"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and err == ""
+
+
+def test_what_is_no_folder_is_refused(run: Any, tmp_path: Path) -> None:
+    refused = run("watch", "nowhere")
+    assert refused.code == 2 and "no run folder" in refused.err
+    refused = run("watch", tmp_path, "--port", 99999)
+    assert refused.code == 2 and "Port 99999" in refused.err

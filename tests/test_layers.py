@@ -15,6 +15,7 @@ ORDER = [
     "student",
     "classifiers",
     "synthesizers",
+    "planning",
     "utility",
     "workflows",
 ]

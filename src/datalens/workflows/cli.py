@@ -10,6 +10,7 @@ from datalens.workflows.commands import (
     evaluate,
     fit,
     machine,
+    plan,
     privacy,
     report,
     samples,
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Synthetic images that may be published: private by proof, with a certificate.",
 )
+app.command()(plan.plan)
 app.command()(fit.fit)
 app.command()(samples.sample)
 app.command()(evaluate.evaluate)

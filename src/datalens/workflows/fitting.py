@@ -15,6 +15,7 @@ from datalens.data import Keep, NoTestSplit, Records, Split, fingerprint, load
 from datalens.data.documents import reading
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
+from datalens.planning.cautions import cautions
 from datalens.privacy.ledger import OverTheCap
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.learner import AnyLearner, read_config
@@ -131,11 +132,8 @@ def fit_run(
     watcher = Watcher(
         epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet, listeners=listeners
     )
-    if learner.private and learner.settings.delta >= 1 / records.public.n_records:
-        watcher.say(
-            f"Careful: delta {learner.settings.delta:g} is not below 1/n; such a delta allows"
-            " publishing whole records."
-        )
+    for caution in cautions(plan):
+        watcher.say(f"Careful: {caution}")
     session = Session.start(
         ledger=ledger or ledger_name_for(records.public.name),
         folder=out / "internal",

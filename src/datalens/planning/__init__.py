@@ -1,0 +1,1 @@
+"""What a run will cost and give, before any record is seen."""

@@ -1,0 +1,58 @@
+"""`datalens plan`: what a budget would buy, before it is spent."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from datalens.workflows.commands.fit import ACCOUNTANTS
+from datalens.workflows.commands.options import ImageSize, Json, print_json
+
+
+def plan(
+    epsilon: Annotated[float, typer.Option(help="The budget.")],
+    dataset: Annotated[str | None, typer.Argument(help="A data set by name; none is read.")] = None,
+    delta: Annotated[float, typer.Option(help="The chance that it does not hold.")] = 1e-5,
+    records: Annotated[int | None, typer.Option(help="How many there are.")] = None,
+    shape: Annotated[str | None, typer.Option(help="Of an image: 1x28x28.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes.")] = None,
+    image_size: ImageSize = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate/--no-calibrate", help="Measure this machine for times.")
+    ] = True,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write FILE.svg: accuracy over k, epsilon over steps.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Settings, ranked by what they should give: from public facts alone, spending nothing."""
+    from datalens.planning.machine import calibrate as measure
+    from datalens.planning.planner import SHOWN, option, outlook
+    from datalens.workflows import forecast
+    from datalens.workflows.bench.tables import for_terminal
+
+    public = forecast.facts_of(
+        dataset, records=records, shape=shape, classes=classes, image_size=image_size
+    )
+    # What is wrong with the budget is said before ten seconds pass.
+    option("datalens", {}, public, {"epsilon": epsilon, "delta": delta})
+    rates = None
+    if calibrate:
+        with Console(stderr=True).status("Measuring this machine"):
+            rates = measure(public)
+    found = outlook(public, epsilon=epsilon, delta=delta, rates=rates)
+    if plot is not None:
+        forecast.plot(found, plot)
+    if as_json:
+        print_json(found.to_json())
+        return
+    for title, rows in forecast.tables(found).items():
+        Console().print(for_terminal(title, rows))
+    costs = [f"{found.best.epsilon[name]:.4f} {ACCOUNTANTS[name]}" for name in SHOWN]
+    typer.echo(f"The first costs epsilon {', '.join(costs)}.")
+    for sentence in found.best.cautions:
+        typer.echo(f"Careful: {sentence}")
+    for sentence in found.refused:
+        typer.echo(f"Left out: {sentence}")
+    typer.echo(forecast.verdict(found))

@@ -1,0 +1,195 @@
+"""What `datalens plan` shows: the facts it goes by, the table, the sentence, the plot."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datalens.data import PublicFacts, catalogue, describe
+from datalens.data.records import declared_classes
+from datalens.data.resizing import check_image_size
+from datalens.errors import DataLensError
+from datalens.planning.planner import SHOWN, Option, Outlook, option
+from datalens.privacy.accountants import epsilon
+from datalens.synthesizers.plan import VotingPlan
+from datalens.workflows.bench.tables import Rows
+from datalens.workflows.curves import Panel, svg
+
+POINTS = 30
+"""Of a curve."""
+
+
+def facts_of(
+    dataset: str | None,
+    *,
+    records: int | None,
+    shape: str | None,
+    classes: int | None,
+    image_size: int | None,
+) -> PublicFacts:
+    """Public facts, as published with a data set or as declared. Nothing is read."""
+    if dataset is None:
+        if records is None or shape is None or classes is None:
+            raise DataLensError("Name a data set, or give --records, --shape and --classes.")
+        public = PublicFacts(
+            name="records",
+            n_records=records,
+            shape=_shape(shape),
+            class_names=declared_classes(classes, None),
+        )
+    else:
+        public = _published(dataset, records)
+        if shape is not None or classes is not None:
+            raise DataLensError(f"--shape and --classes of {dataset} are known; leave them out.")
+    if image_size is None:
+        return public
+    check_image_size(image_size)
+    return replace(public, shape=(public.shape[0], image_size, image_size))
+
+
+def _published(dataset: str, records: int | None) -> PublicFacts:
+    names = [known.name for known in catalogue()]
+    if dataset not in names:
+        raise DataLensError(
+            f"{dataset} is no data set by name ({', '.join(names)}), and plan reads no data: give"
+            " --records, --shape and --classes instead."
+        )
+    known = describe(dataset)
+    if (known.n_records is None) is (records is None):
+        raise DataLensError(
+            f"How many records {dataset} has is "
+            + ("published; leave out --records." if records else "not published; give --records.")
+        )
+    return PublicFacts(
+        name=dataset,
+        n_records=known.n_records or records or 0,
+        shape=known.shape,
+        class_names=known.class_names,
+        why=known.public,
+    )
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    parts = text.lower().split("x")
+    if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise DataLensError(f"--shape is CHANNELSxHEIGHTxWIDTH, such as 1x28x28, got {text!r}.")
+    channels, height, width = (int(part[:9]) for part in parts)
+    return channels, height, width
+
+
+def tables(found: Outlook) -> dict[str, Rows]:
+    """One row an option, by number; how they vote, for those that do."""
+    told = [each.to_json() for each in found.options]
+    public, budget = found.public, found.best.plan.settings
+    title = (
+        f"{public.n_records:,} records of {'x'.join(map(str, public.shape))}, {public.n_classes}"
+        f" classes, epsilon {budget.epsilon:g}, delta {budget.delta:g}"
+    )
+    heads = ["", "datalens fit ...", "judge %", "S/N", "releases", "time", "GiB"]
+    votes = ["", "teachers", "shard", "k", "sigma", "quorum", "steps", "agree", "false", "missed"]
+    return {
+        title: (heads, [_expected(i, each) for i, each in enumerate(told, 1)]),
+        "Votes": (
+            votes,
+            [_votes(i, each) for i, each in enumerate(told, 1) if each["teachers"]],
+        ),
+    }
+
+
+def _expected(number: int, told: dict[str, Any]) -> list[str]:
+    seconds = told["seconds"]
+    return [
+        str(number),
+        told["options"] or "(nothing: auto)",
+        f"{100 * told['predicted_accuracy']:.0f}",
+        f"{told['signal_to_noise']:.2g}",
+        f"{told['releases']:,}",
+        "" if seconds is None else _duration(seconds),
+        f"{told['memory_bytes'] / 2**30:.2f}",
+    ]
+
+
+def _votes(number: int, told: dict[str, Any]) -> list[str]:
+    return [
+        str(number),
+        f"{told['teachers']:,}",
+        f"{told['shard']:,}",
+        str(told["top_k"]),
+        f"{told['sigma']:.4g}",
+        f"{told['quorum']:.2g}",
+        str(told["steps"]),
+        f"{told['agreement']:.2f}",
+        f"{100 * told['false_directions']:.0f} %",
+        f"{100 * told['missed_directions']:.0f} %",
+    ]
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def verdict(found: Outlook) -> str:
+    """What a user should take away, in a sentence or two."""
+    best = found.best
+    if not found.useful:
+        words = "No useful images will come out of this: the noise would hide every class."
+    elif found.needed_records or found.needed_epsilon:
+        words = "Poor images will come out of this."
+    else:
+        budget = f"--epsilon {best.plan.settings.epsilon:g} --delta {best.plan.settings.delta:g}"
+        name = found.public.name if found.public.name != "records" else "DATA"
+        return f"Go on with: datalens fit {name} {budget} {best.words}".rstrip()
+    needed = []
+    if found.needed_records:
+        needed.append(f"about {found.needed_records:,} records at this epsilon")
+    if found.needed_epsilon:
+        needed.append(f"epsilon {found.needed_epsilon:g} with these records")
+    return f"{words} It would take {' or '.join(needed) or 'more than any we can count'}."
+
+
+def plot(found: Outlook, path: Path) -> None:
+    """What votes alone should give at each k, and what their steps cost."""
+    budget = found.best.plan.settings.budget
+    votes = option("datalens", {"warm_start": False}, found.public, budget)
+    try:
+        path.write_text(svg([_over_k(found, budget), _over_steps(votes)]))
+    except OSError as error:
+        raise DataLensError(f"--plot cannot write {path} ({error.strerror}).") from None
+
+
+def _over_k(found: Outlook, budget: dict[str, Any]) -> Panel:
+    values = math.prod(found.public.shape)
+    tried = sorted({int(k) for k in np.geomspace(1, values, POINTS)})
+    alone = [
+        option("datalens", {"warm_start": False, "top_k": k}, found.public, budget) for k in tried
+    ]
+    return Panel(
+        title="What to expect",
+        x_label="k",
+        y_label="predicted accuracy",
+        x=tried,
+        lines={
+            f"best: {found.best.words or 'auto'}": [found.best.prediction.accuracy] * len(tried),
+            "votes alone": [each.prediction.accuracy for each in alone],
+        },
+        logarithmic=True,
+    )
+
+
+def _over_steps(votes: Option) -> Panel:
+    plan = votes.plan
+    if not isinstance(plan, VotingPlan):
+        raise TypeError("votes alone are a plan with votes")
+    steps = sorted({round(s) for s in np.linspace(0, plan.steps, POINTS)})
+    return Panel(
+        title=f"Cost of votes alone: sigma {plan.topagg.sigma:g}, k {plan.settings.top_k}",
+        x_label="steps",
+        y_label="epsilon",
+        x=steps,
+        lines={
+            name: [epsilon(plan.charges_after(s), plan.settings.delta, name) for s in steps]
+            for name in SHOWN
+        },
+    )

@@ -1,0 +1,132 @@
+"""`datalens plan`: same plans as `datalens fit`, no record read, nothing spent."""
+
+import builtins
+import tomllib
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from datalens.data import Records, catalogue
+from datalens.planning import planner
+from datalens.workflows import forecast
+
+DECLARED = ("--records", 2000, "--shape", "1x28x28", "--classes", 10)
+
+
+def test_what_fit_does_is_what_was_planned(run: Any, tmp_path: Path) -> None:
+    """fit's own configuration, from a real run, is that of the option it was told to take."""
+    told = run("plan", "digits", "--epsilon", 3, "--no-calibrate", "--json").json
+    found = planner.outlook(
+        forecast.facts_of("digits", records=None, shape=None, classes=None, image_size=None),
+        epsilon=3.0,
+    )
+    words = [each["options"] for each in told["options"]]
+    assert words == [each.words for each in found.options]
+    for i, wanted in enumerate(("", "--method class-gaussian", "--no-warm-start --teachers 35")):
+        chosen = found.options[words.index(wanted)]
+        fitted = run("fit", "digits", "--epsilon", 3, "--out", f"r{i}", *wanted.split(), "--json")
+        assert fitted.code == 0, fitted.err
+        assert (tmp_path / f"r{i}" / "config.toml").read_text() == chosen.plan.to_toml()
+        assert fitted.json["releases"] == chosen.releases
+        assert fitted.json["epsilon"] == pytest.approx(chosen.epsilon)
+    other = found.options[words.index("--vote-share 0.2")].plan
+    assert tomllib.loads(other.to_toml()) != tomllib.loads(chosen.plan.to_toml())
+
+
+def test_nothing_is_read_or_spent(
+    run: Any, monkeypatch: pytest.MonkeyPatch, own_home: Path, tmp_path: Path
+) -> None:
+    """Every data set by name, with records that cannot be made and data files that cannot be
+    opened."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a record was read")
+
+    opened = builtins.open
+
+    def watched(file: Any, *rest: Any, **named: Any) -> Any:
+        if str(file).endswith((".npz", ".gz", "ubyte", ".parquet")):
+            refuse()
+        return opened(file, *rest, **named)
+
+    monkeypatch.setattr(Records, "__post_init__", refuse)
+    monkeypatch.setattr(np, "load", refuse)
+    monkeypatch.setattr(builtins, "open", watched)
+    for known in catalogue():
+        extra = () if known.n_records else ("--records", 100_000)
+        found = run("plan", known.name, "--epsilon", 1, "--no-calibrate", "--json", *extra)
+        assert found.code == 0, found.err
+        assert found.json["records"] == (known.n_records or 100_000)
+        assert found.json["classes"] == len(known.class_names)
+    assert not own_home.exists() and not list(tmp_path.glob("*"))
+    with pytest.raises(AssertionError):  # the guard works: fit does read
+        run("fit", "digits", "--epsilon", 1)
+
+
+def test_a_hopeless_budget_is_called_so(run: Any) -> None:
+    found = run("plan", *DECLARED, "--epsilon", 0.1, "--no-calibrate")
+    assert found.code == 0
+    assert "No useful images will come out of this" in found.out
+    assert "19,000 records at this epsilon or epsilon 1.1 with these records" in found.out
+
+
+def test_a_good_budget_is_led_to_the_default(run: Any) -> None:
+    found = run("plan", "mnist", "--epsilon", 1, "--no-calibrate")
+    assert found.out.strip().endswith("Go on with: datalens fit mnist --epsilon 1 --delta 1e-05")
+    assert "No useful" not in found.out
+    for word in ("--vote-share 0.2", "class-gaussian", "1.2168 by the paper", "missed"):
+        assert word in found.out
+
+
+def test_times_come_from_a_calibration(run: Any) -> None:
+    small = ("--records", 2000, "--shape", "1x8x8", "--classes", 3, "--epsilon", 5, "--json")
+    for words, measured in [((), True), (("--no-calibrate",), False)]:
+        found = run("plan", *small, *words).json["options"]
+        assert all((each["seconds"] is not None) is measured for each in found)
+        assert all(each["memory_bytes"] > 0 for each in found)
+
+
+def test_the_plot_has_its_curves(run: Any, tmp_path: Path) -> None:
+    assert run("plan", *DECLARED, "--epsilon", 2, "--no-calibrate", "--plot", "p.svg").code == 0
+    drawn = ElementTree.parse(tmp_path / "p.svg").getroot()
+    lines = [each for each in drawn.iter() if each.tag.endswith("polyline")]
+    assert len(lines) == 2 + 3
+    words = " ".join(each.text or "" for each in drawn.iter() if each.tag.endswith("text"))
+    for word in ("votes alone", "certified", "paper", "gaussian", "steps", "epsilon"):
+        assert word in words
+    refused = run("plan", *DECLARED, "--epsilon", 2, "--no-calibrate", "--plot", "no/p.svg")
+    assert refused.code == 2 and "--plot" in refused.err
+
+
+@pytest.mark.parametrize(
+    "words, sentence",
+    [
+        (("--epsilon", 1), "--records, --shape and --classes"),
+        (("own.npz", "--epsilon", 1), "plan reads no data"),
+        (("mnist", "--epsilon", 1, "--records", 5), "published"),
+        (("places365", "--epsilon", 1), "give --records"),
+        (("mnist", "--epsilon", 1, "--classes", 5), "leave them out"),
+        (("mnist", "--epsilon", -1), "epsilon"),
+        (("mnist", "--epsilon", "nan"), "epsilon"),
+        (("mnist", "--epsilon", 1, "--delta", 2), "delta"),
+        (("--records", 0, "--shape", "1x28x28", "--classes", 10, "--epsilon", 1), "no records"),
+        (("--records", 9, "--shape", "28x28", "--classes", 10, "--epsilon", 1), "--shape"),
+        (("--records", 9, "--shape", "2x28x28", "--classes", 10, "--epsilon", 1), "channels"),
+        (("--records", 9, "--shape", "1x28x28", "--classes", 1, "--epsilon", 1), "classes"),
+        (("mnist", "--epsilon", 1, "--image-size", 3), "size"),
+    ],
+)
+def test_bad_input_is_one_sentence(run: Any, words: tuple[object, ...], sentence: str) -> None:
+    refused = run("plan", *words, "--no-calibrate")
+    assert refused.code == 2 and sentence in refused.err, refused.err
+    assert refused.err.count("\n") == 1
+
+
+def test_fit_repeats_what_plan_warns_of(run: Any) -> None:
+    fitted = run("fit", "digits", "--epsilon", 0.05, "--out", "r", "--delta", 0.01)
+    assert fitted.code == 0
+    assert "Careful: 1,400 records at epsilon 0.05 are too few" in fitted.err
+    assert "Careful: delta 0.01 is not below 1/n" in fitted.err

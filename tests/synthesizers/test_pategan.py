@@ -1,6 +1,7 @@
 """PATE-GAN: what public implementations get wrong, and that a run can be cut in two."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,18 @@ def test_the_student_is_shown_generated_images_only(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Adversary, "learn", learn)
     PateGan(**SMALL).fit(records(), seed=0)
     assert len(learned) == 4 and all(a is b for a, b in zip(proposed, learned, strict=True))
+
+
+@pytest.mark.parametrize(
+    "n_records, teachers",
+    [(10, 2), (300, 15), (5_000, 250), (10_000, 400), (60_000, 600), (10**6, 1000)],
+)
+def test_few_records_make_small_shards_before_they_make_few_teachers(
+    n_records: int, teachers: int
+) -> None:
+    public = replace(records().public, n_records=n_records)
+    chosen = PateGan(epsilon=10.0).resolve(public)
+    assert chosen.votes.n_teachers == teachers
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

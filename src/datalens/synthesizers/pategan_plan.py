@@ -29,9 +29,10 @@ from datalens.synthesizers.settings import (
 )
 
 STEPS = 200
-SHARD = 100
-"""Records a teacher gets: the noise is the less, the more teachers there are."""
-MOST_TEACHERS = 1000
+SHARD, LEAST_SHARD = 100, 20
+"""Records a teacher gets, if there are enough for ENOUGH_TEACHERS; and at least: the noise is the
+less, the more teachers there are."""
+ENOUGH_TEACHERS, MOST_TEACHERS = 400, 1000
 MOST_REMEMBERED = 1000
 MOST_NUMBERS = 2**28
 """In the images that the student remembers: a gibibyte."""
@@ -104,7 +105,7 @@ class PateGanPlan(Plan):
 
     @classmethod
     def resolve(cls, settings: PateGanSettings, public: PublicFacts) -> "PateGanPlan":
-        n_teachers = settings.n_teachers or min(MOST_TEACHERS, max(2, public.n_records // SHARD))
+        n_teachers = settings.n_teachers or _usual(public.n_records)
         shard = shard_size(public.n_records, n_teachers)  # refuses too many teachers
         real_batch = min(settings.real_batch or 32, shard)
         discriminator = make_discriminator(settings.discriminator, public.shape, public.n_classes)
@@ -137,6 +138,12 @@ class PateGanPlan(Plan):
             block_size=block_size,
             real_batch=real_batch,
         )
+
+
+def _usual(n_records: int) -> int:
+    """How many teachers there are, if nobody says."""
+    enough = min(ENOUGH_TEACHERS, n_records // LEAST_SHARD)
+    return min(MOST_TEACHERS, max(2, enough, n_records // SHARD))
 
 
 def _bought(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datalens.data import PublicFacts
+from datalens.data import PublicFacts, shard_size
 from datalens.errors import DataLensError
 from datalens.privacy.accountants import epsilon, total_rho
 from datalens.privacy.replan import planned, sensitivities
@@ -21,15 +21,19 @@ def facts(n: int = 60_000, shape: tuple[int, int, int] = (1, 28, 28)) -> PublicF
     return PublicFacts(name="x", n_records=n, shape=shape, class_names=tuple("0123456789"))
 
 
+COLOUR = {"celeba-gender": 162_770, "celeba-hair": 96_000, "places365": 120_000}
+"""Records of the paper's data sets of 64x64 pixels; of faces by hair about so many."""
+
+
 def paper(name: str, budget: float, **changes: object) -> DataLensPlan:
     values = load_preset("paper", data_name=name, epsilon=budget)
     return DataLensPlan.resolve(
         DataLensSettings(**{**values, "epsilon": budget, **changes}),  # type: ignore[arg-type]
-        facts(),
+        facts(COLOUR[name], (3, 64, 64)) if name in COLOUR else facts(),
     )
 
 
-@pytest.mark.parametrize("name", PAPER_SETS)
+@pytest.mark.parametrize("name", sorted(set(PAPER_SETS) - set(COLOUR)))
 def test_the_papers_parameters_at_epsilon_1(name: str) -> None:
     plan = paper(name, 1.0)
     rule = plan.topagg.ballot
@@ -48,6 +52,29 @@ def test_the_papers_parameters_at_epsilon_10(name: str, latent: int) -> None:
     plan = paper(name, 10.0)
     assert (plan.topagg.ballot.top_k, plan.topagg.sigma) == (350, 900)
     assert plan.settings.latent == latent
+
+
+@pytest.mark.parametrize(
+    "name, budget, printed",
+    [
+        ("celeba-gender", 1.0, (6000, 27, 700, 9000, 0.85)),
+        ("celeba-gender", 10.0, (6000, 27, 500, 700, 0.1)),
+        ("celeba-hair", 1.0, (8000, 12, 700, 9000, 0.9)),
+        ("celeba-hair", 10.0, (8000, 12, 500, 700, 0.07)),
+        ("places365", 1.0, (6000, 20, 700, 9000, 0.85)),
+        ("places365", 10.0, (6000, 20, 700, 700, 0.1)),
+    ],
+)
+def test_the_papers_parameters_in_colour(
+    name: str, budget: float, printed: tuple[float, ...]
+) -> None:
+    plan = paper(name, budget)
+    votes = plan.topagg
+    found = (votes.n_teachers, plan.batch_size, votes.ballot.top_k, votes.sigma, votes.quorum)
+    assert found == printed and plan.settings.latent == 100
+    assert shard_size(COLOUR[name], votes.n_teachers) == plan.batch_size
+    if budget == 10:  # which the paper leaves open
+        assert votes.sigma / (2 * votes.n_teachers) < votes.quorum < votes.sigma / votes.n_teachers
 
 
 def test_many_large_teachers_keep_their_moments_in_half_the_memory() -> None:

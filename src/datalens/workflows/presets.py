@@ -8,7 +8,7 @@ from typing import Any
 from datalens.data.documents import read_toml
 from datalens.errors import DataLensError
 
-PAPER_SETS = ("mnist", "fashion-mnist")
+PAPER_SETS = ("mnist", "fashion-mnist", "celeba-gender", "celeba-hair", "places365")
 
 
 def load_preset(preset: str, *, data_name: str, epsilon: float) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def load_preset(preset: str, *, data_name: str, epsilon: float) -> dict[str, Any
     if preset == "paper":
         if data_name not in PAPER_SETS:
             raise DataLensError(
-                f"The preset paper is for {' and '.join(PAPER_SETS)}, not {data_name}; use auto, or"
+                f"The preset paper is for {', '.join(PAPER_SETS)}, not {data_name}; use auto, or"
                 " copy one of its files and pass it with --preset FILE.toml."
             )
         budget = "1" if epsilon <= 1 else "10"

@@ -132,8 +132,6 @@ def fit_run(
     watcher = Watcher(
         epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet, listeners=listeners
     )
-    for caution in cautions(plan):
-        watcher.say(f"Careful: {caution}")
     session = Session.start(
         ledger=ledger or ledger_name_for(records.public.name),
         folder=out / "internal",
@@ -143,6 +141,8 @@ def fit_run(
         secret=secret,
         ranks=ranks,
     )
+    for caution in cautions(plan):
+        watcher.say(f"Careful: {caution}")
     if not session.ledger.recognises(source.fingerprint(), of="files"):
         watcher.say(OTHER_DATA.format(session.ledger.path.stem))
     (out / "config.toml").write_text(plan.to_toml())

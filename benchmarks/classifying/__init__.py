@@ -1,0 +1,1 @@
+"""The parts of benchmarks/classifiers.py: private classifiers set beside the paper's appendix A."""

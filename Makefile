@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types bench slow clean
+.PHONY: demo test lint types docs docs-ready bench slow clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,6 +25,12 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+docs-ready: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+
+docs: docs-ready  ## The documentation as a site, in site/. A warning or a dead link is an error.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict  # --quiet would hush what strict counts
+
 slow: $(READY)  ## Real data and long runs.
 	$(BIN)/python -m pytest -q -m slow
 
@@ -33,4 +39,4 @@ bench: $(READY)  ## Speed and utility, one table each.
 	$(BIN)/python -m datalens bench utility --epsilons 10
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache

@@ -3,20 +3,16 @@
     python benchmarks/noise_off.py --jobs 2
 
 Judged on held-out training records of MNIST. Where noise costs nothing, so do steps and large
-shards: settings beside a method's name are those that it was given. One JSON for each cell goes to
---out, as with `datalens bench utility`; what is there already is not repeated.
+shards: settings beside a method's name are those that it was given.
 """
 
-import argparse
-from pathlib import Path
 from typing import Any
 
-from datalens.workflows.bench.utility.cells import asked
-from datalens.workflows.bench.utility.running import run_bench
+from held_out import Change, measure
 
 EPSILON = 10_000.0
-FEW = {"n_teachers": 100}
-RIVALS: list[tuple[str, dict[str, Any]]] = [
+FEW: dict[str, Any] = {"n_teachers": 100}
+RIVALS: list[Change] = [
     ("dp-merf", {}),
     ("dpgan", {}),
     ("gswgan", FEW | {"refresh_every": 20}),
@@ -33,35 +29,12 @@ RIVALS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--datasets", nargs="+", default=["mnist"])
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--images", type=int, default=10_000)
-    parser.add_argument("--first", type=int, default=len(RIVALS), help="so many cells alone")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("docs/results/noise-off"))
-    given = parser.parse_args()
-    cells = [
-        cell
-        for method, settings in RIVALS[: given.first]
-        for cell in asked(
-            datasets=given.datasets,
-            methods=[method],
-            epsilons=[EPSILON],
-            settings=settings,
-            held_out=True,
-        )
-    ]
-    run_bench(
-        cells,
-        seeds=given.seeds,
-        jobs=given.jobs,
-        out=given.out,
-        command=f"python benchmarks/noise_off.py --seeds {given.seeds} --images {given.images}",
-        images=given.images,
-    )
-
-
 if __name__ == "__main__":
-    main()
+    measure(
+        "noise_off",
+        __doc__.splitlines()[0],
+        RIVALS,
+        datasets=["mnist"],
+        epsilons=[EPSILON],
+        seeds=1,
+    )

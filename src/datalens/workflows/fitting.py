@@ -228,10 +228,12 @@ def _run(
     with alone_in(out):
         (out / "log.jsonl").touch()
         tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
-        with watcher.watching():
-            learner.fit(records, session=session)
+        try:
+            with watcher.watching():
+                learner.fit(records, session=session)
+        finally:
+            tidy_log(out / "log.jsonl")  # a run that stops or fails leaves no signs of life
         seconds = time.monotonic() - started
-        tidy_log(out / "log.jsonl")
         if isinstance(learner, Synthesizer):
             write_sheet(learner, out / "samples.png", _caption(learner.certificate))
         learner.save(out)

@@ -13,13 +13,30 @@ LONGEST = 120
 """Characters of another library's message, which may repeat what is in a file."""
 
 
+NO_MEMORY = "not enough memory"
+
+
 def sentence(error: BaseException) -> str:
     """What to say of an error; one that is nobody's to put right is named."""
     if isinstance(error, DataLensError):
         return printable(str(error))
-    if isinstance(error, OSError | MemoryError):  # a full disk, a folder gone, too much asked
-        return f"the system refused: {str(error) or 'not enough memory'}"
+    if refused(error):
+        said = str(error) if isinstance(error, OSError | MemoryError) else NO_MEMORY
+        return f"the system refused: {said or NO_MEMORY}"
     return f"broke down ({type(error).__name__}: {error})"
+
+
+def refused(error: BaseException) -> bool:
+    """Whether the system did: a full disk, a folder gone, too much memory asked for.
+
+    PyTorch says the last in errors of its own, which are known by their words.
+    """
+    if isinstance(error, OSError | MemoryError):
+        return True
+    words = (type(error).__name__, str(error))
+    return isinstance(error, RuntimeError) and any(
+        sign in word for sign in ("OutOfMemoryError", "DefaultCPUAllocator") for word in words
+    )
 
 
 def brief(error: BaseException) -> str:

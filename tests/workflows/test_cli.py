@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from safetensors.numpy import load_file
 
@@ -303,6 +304,27 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     spent = [p for p in own_home.rglob("*.sqlite")] if own_home.exists() else []
     for ledger in spent:
         assert b"reserve" not in ledger.read_bytes()
+
+
+def test_too_little_memory_is_one_sentence_and_the_charge_stays_written(
+    run: Any, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def greedy(*args: object) -> None:
+        torch.empty(2**60, dtype=torch.uint8)  # PyTorch has an error of its own for it
+
+    monkeypatch.setattr(ClassGaussian, "_train", greedy)
+    fit = ("fit", "digits", "--epsilon", 1, "--method", "class-gaussian", "--out", "run")
+    result = run(*fit)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.splitlines()[-1] == "datalens: the system refused: not enough memory"
+    assert b"reserve" in next(own_home.rglob("*.sqlite")).read_bytes()
+
+    def broken(*args: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(ClassGaussian, "_train", broken)
+    with pytest.raises(RuntimeError, match="a mistake of ours"):  # which nobody must overlook
+        run(*fit[:-1], "other")
 
 
 def test_a_preset_file(run: Any, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from datalens.errors import DataLensError, sentence
+from datalens.errors import DataLensError, refused, sentence
 from datalens.workflows.commands import (
     classify,
     evaluate,
@@ -44,6 +44,8 @@ def main() -> None:
     """Run a command; what a user can put right comes as one sentence and exit code 2."""
     try:
         app()
-    except (DataLensError, OSError, MemoryError) as error:
+    except Exception as error:
+        if not isinstance(error, DataLensError) and not refused(error):
+            raise
         sys.stderr.write(f"datalens: {sentence(error)}\n")
         sys.exit(2)

@@ -1,5 +1,6 @@
 """The planner: same plans as fit, predictions that can be checked, and what it warns of."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from datalens.planning.prediction import (
 from datalens.privacy.accountants import epsilon
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.plan import Plan, VotingPlan
+from datalens.workflows.bench.utility.cells import configuration_of
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "utility"
 
@@ -44,6 +46,16 @@ def test_sixty_thousand_records_at_epsilon_one_are_led_to_the_default() -> None:
     assert len(found.options) == 8 and not found.refused
     accuracies = [each.prediction.accuracy for each in found.options]
     assert accuracies == sorted(accuracies, reverse=True)
+
+
+@pytest.mark.parametrize("data", ["mnist", "fashion-mnist"])
+def test_what_it_leads_to_is_within_two_points_of_the_best_that_was_measured(data: str) -> None:
+    files = RESULTS.glob(f"{data}-*-epsilon-1.json")
+    measured = [json.loads(file.read_text()) for file in files]
+    chosen = configuration_of(outlook(public(), epsilon=1.0).best.plan)["settings"]
+    (found,) = [each for each in measured if each["configuration"]["settings"] == chosen]
+    assert len(measured) > 2 and found["method"] == "datalens"
+    assert found["accuracy"]["mean"] >= max(each["accuracy"]["mean"] for each in measured) - 0.02
 
 
 def test_two_thousand_at_a_tenth_are_told_that_nothing_will_come_out() -> None:
@@ -105,8 +117,6 @@ def test_what_noise_leaves_of_a_labeller_and_clusters() -> None:
 
 
 def test_worths_are_those_of_the_bench() -> None:
-    import json
-
     def share(method: str) -> float:
         found = [
             json.loads((RESULTS / f"{data}-{method}-epsilon-10.json").read_text())["accuracy"]

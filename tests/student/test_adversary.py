@@ -116,3 +116,8 @@ def test_the_critic_does_not_see_grain() -> None:
     assert (_soft(grain) - _soft(grey))[middle].abs().max() < 0.01
     plain = critic(grey, labels)
     assert (critic(grain, labels) - plain).abs() < 0.5 * (critic(halves, labels) - plain).abs()
+    sharp = DenseCritic(SHAPE, CLASSES, stream=stream(b"critic"), soft=False)
+    torch.testing.assert_close(sharp(_soft(halves), labels), critic(halves, labels))
+    assert (sharp(grain, labels) - sharp(grey, labels)).abs() > (
+        critic(grain, labels) - plain
+    ).abs()

@@ -128,9 +128,9 @@ def test_the_student_is_shown_generated_images_only(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     "n_records, teachers",
-    [(10, 2), (300, 15), (5_000, 250), (10_000, 400), (60_000, 600), (10**6, 1000)],
+    [(10, 2), (300, 15), (5_000, 250), (10_000, 500), (60_000, 2_000), (10**6, 2_000)],
 )
-def test_few_records_make_small_shards_before_they_make_few_teachers(
+def test_there_are_as_many_teachers_as_small_shards_allow(
     n_records: int, teachers: int
 ) -> None:
     public = replace(records().public, n_records=n_records)

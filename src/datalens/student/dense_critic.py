@@ -16,15 +16,21 @@ LENS = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)
 class DenseCritic(nn.Module):
     """Two dense layers and a logit of its own for every class, behind a lens that is not sharp.
 
-    What it sees is soft, so what it asks for is: a generator cannot please it with grain.
+    What it sees is `soft`, so what it asks for is: a generator cannot please it with grain.
     Public from birth: its first weights come from `stream`, and what it learns from are generated
     images and releases.
     """
 
     def __init__(
-        self, shape: tuple[int, int, int], n_classes: int, *, stream: torch.Generator
+        self,
+        shape: tuple[int, int, int],
+        n_classes: int,
+        *,
+        stream: torch.Generator,
+        soft: bool = True,
     ) -> None:
         super().__init__()
+        self.soft = soft
         self.layers = nn.ParameterList()
         sizes = (prod(shape), *HIDDEN, n_classes)
         for inputs, outputs in pairwise(sizes):
@@ -33,7 +39,7 @@ class DenseCritic(nn.Module):
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """How real the images (m, c, h, w) look under their labels: logits (m,)."""
-        x = _soft(images).flatten(1)
+        x = (_soft(images) if self.soft else images).flatten(1)
         for place in range(0, len(self.layers), 2):
             x = F.leaky_relu(x, SLOPE) if place else x
             x = F.linear(x, self.layers[place], self.layers[place + 1])

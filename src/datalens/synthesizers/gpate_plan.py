@@ -16,10 +16,8 @@ from datalens.synthesizers.plan import Plan, class_prior, given
 from datalens.synthesizers.settings import MOST_IMAGES, MOST_STEPS, MOST_UPDATES
 from datalens.synthesizers.wasserstein import CriticSettings, critics_for
 
-TOLERABLE_NOISE = 1.0
-"""Sigma as a share of the teachers that steps are added up to."""
-STEPS = (100, 1_000)
-"""At least and at most, unless told."""
+STEPS = 1_000
+"""Unless told: under noise many small steps do better than few clear ones."""
 LARGEST_PROJECTION = 2**27
 """Numbers in the projections of one step."""
 
@@ -72,8 +70,10 @@ class GPatePlan(Plan):
         rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
         counts = class_prior(settings, public, rho)
         rho -= rho_of(counts.event) if counts else 0.0
-        chosen = {"n_teachers": critics_for(settings, public)}
-        settings = _complete(settings.model_copy(update=chosen), rho)
+        chosen: dict[str, int] = {"n_teachers": critics_for(settings, public)}
+        if settings.sigma is None and settings.steps is None:
+            chosen["steps"] = STEPS
+        settings = settings.model_copy(update=chosen)
         _refuse_too_many(settings, prod(public.shape))
         checks, votes = _mechanisms(settings, rho)
         steps = _steps(settings, rho, checks, votes)
@@ -104,17 +104,6 @@ class GPatePlan(Plan):
     @property
     def facts(self) -> dict[str, Any]:
         return super().facts | {"steps": self.steps, "teachers": self.n_teachers}
-
-
-def _complete(settings: GPateSettings, rho: float) -> GPateSettings:
-    """Steps, where they are left open: as many as can be had at a noise that is tolerable."""
-    if settings.sigma is not None or settings.steps is not None:
-        return settings
-    each = settings.projected * _squared(settings)  # of an image, at a sigma of 1
-    images = 2 * rho * (TOLERABLE_NOISE * given(settings.n_teachers)) ** 2 / each
-    least, most = STEPS
-    steps = max(least, min(most, int(images / settings.batch_size)))
-    return settings.model_copy(update={"steps": steps})
 
 
 def _squared(settings: GPateSettings) -> float:

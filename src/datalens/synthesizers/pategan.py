@@ -159,7 +159,12 @@ def _new_student(plan: PateGanPlan, secret: bytes) -> Adversary:
     first = stream(secret, "student", "initial", 0)
     return Adversary(
         Generator(shape, classes, chosen.latent, stream=first),
-        DenseCritic(shape, classes, stream=stream(secret, "student", "critic", 0)),
+        DenseCritic(
+            shape,
+            classes,
+            stream=stream(secret, "student", "critic", 0),
+            soft=chosen.soft,
+        ),
         secret=secret,
         learning_rate=chosen.generator_learning_rate,
         critic_learning_rate=chosen.student_learning_rate,

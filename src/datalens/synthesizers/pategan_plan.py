@@ -29,10 +29,10 @@ from datalens.synthesizers.settings import (
 )
 
 STEPS = 200
-SHARD, LEAST_SHARD = 100, 20
-"""Records a teacher gets, if there are enough for ENOUGH_TEACHERS; and at least: the noise is the
-less, the more teachers there are."""
-ENOUGH_TEACHERS, MOST_TEACHERS = 400, 1000
+SHARD = 20
+"""Records a teacher gets, unless told: what a vote says in spite of its noise grows with the square
+of the number of teachers, and they need not know much."""
+MOST_TEACHERS = 2000
 MOST_REMEMBERED = 1000
 MOST_NUMBERS = 2**28
 """In the images that the student remembers: a gibibyte."""
@@ -65,6 +65,8 @@ class PateGanSettings(Settings):
     steps: int | None = Field(default=None, gt=0, le=MOST_STEPS)
     student_updates: int = Field(default=8, gt=0, le=MOST_UPDATES)
     """Of the student discriminator, after each vote; every other one on earlier votes."""
+    soft: bool = True
+    """Whether the student sees images through a blur."""
     student_learning_rate: float = Field(default=1e-3, gt=0, le=1)
     remembered: int = Field(default=10, gt=0, le=MOST_REMEMBERED)
     """Steps whose votes the student goes on learning from."""
@@ -105,7 +107,8 @@ class PateGanPlan(Plan):
 
     @classmethod
     def resolve(cls, settings: PateGanSettings, public: PublicFacts) -> "PateGanPlan":
-        n_teachers = settings.n_teachers or _usual(public.n_records)
+        usual = min(MOST_TEACHERS, max(2, public.n_records // SHARD))
+        n_teachers = settings.n_teachers or usual
         shard = shard_size(public.n_records, n_teachers)  # refuses too many teachers
         real_batch = min(settings.real_batch or 32, shard)
         discriminator = make_discriminator(settings.discriminator, public.shape, public.n_classes)
@@ -138,12 +141,6 @@ class PateGanPlan(Plan):
             block_size=block_size,
             real_batch=real_batch,
         )
-
-
-def _usual(n_records: int) -> int:
-    """How many teachers there are, if nobody says."""
-    enough = min(ENOUGH_TEACHERS, n_records // LEAST_SHARD)
-    return min(MOST_TEACHERS, max(2, enough, n_records // SHARD))
 
 
 def _bought(

@@ -130,9 +130,7 @@ def test_the_student_is_shown_generated_images_only(monkeypatch: pytest.MonkeyPa
     "n_records, teachers",
     [(10, 2), (300, 15), (5_000, 250), (10_000, 500), (60_000, 2_000), (10**6, 2_000)],
 )
-def test_there_are_as_many_teachers_as_small_shards_allow(
-    n_records: int, teachers: int
-) -> None:
+def test_there_are_as_many_teachers_as_small_shards_allow(n_records: int, teachers: int) -> None:
     public = replace(records().public, n_records=n_records)
     chosen = PateGan(epsilon=10.0).resolve(public)
     assert chosen.votes.n_teachers == teachers

@@ -341,6 +341,17 @@ def test_a_preset_file(run: Any, tmp_path: Path) -> None:
     assert "no TOML" in run("fit", "digits", "--epsilon", 2, "--preset", "broken.toml").err
 
 
+@pytest.mark.parametrize("words", [("data",), ("methods",)])
+def test_names_are_shown_whole_in_a_narrow_terminal(
+    words: tuple[str], run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lists = run(*words, "--json").json
+    shown = run(*words).out
+    for entry in [each for entries in lists.values() for each in entries]:
+        assert f" {entry['name']} " in shown
+
+
 def test_data_lists_what_there_is(run: Any) -> None:
     found = {entry["name"]: entry for entry in run("data", "--json").json["datasets"]}
     assert {"fashion-mini", "digits", "mnist", "fashion-mnist"} <= set(found)

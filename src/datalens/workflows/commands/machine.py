@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from datalens.errors import DataLensError
 from datalens.workflows.commands.options import (
@@ -32,18 +32,27 @@ def data(
     if as_json:
         print_json({"datasets": [asdict(entry) for entry in found]})
         return
-    table = Table("name", "records", "test", "shape", "classes", "found at", "public")
+    table = Table(Column("name", no_wrap=True), "records", "test", "shape", "classes")
+    table.add_column("found at", overflow="fold")
+    public: dict[str, list[str]] = {}
     for entry in found:
+        public.setdefault(entry.public, []).append(entry.name)
         counts = (entry.n_records, entry.n_test_records)
         table.add_row(
             entry.name,
-            *("by its files" if n is None else str(n) for n in counts),
+            *("-" if n is None else f"{n:,}" for n in counts),
             "x".join(map(str, entry.shape)),
             str(len(entry.class_names)),
-            entry.found or f"not here ({entry.how_to_get})",
-            entry.public,
+            entry.found or "not here",
         )
     Console().print(table)
+    if any(entry.n_records is None for entry in found):
+        typer.echo("-: only its files tell.")
+    for entry in found:
+        if not entry.found:
+            typer.echo(f"{entry.name}: {entry.how_to_get}.")
+    for what, names in public.items():
+        typer.echo(f"Public of {', '.join(names)}: {what}.")
 
 
 def methods(as_json: Json = False) -> None:
@@ -73,12 +82,17 @@ def methods(as_json: Json = False) -> None:
         return
     titles = {"methods": "datalens fit: images", "classifiers": "datalens classify: one model"}
     for kind, title in titles.items():
-        table = Table("name", "what it does", "private", "labels", "accounting", "from")
-        table.title = title
+        table = Table(Column(no_wrap=True, style="bold"), Column(), title=title)
+        table.title_justify, table.show_header, table.show_lines = "left", False, True
         for entry in found[kind]:
-            entry["private"] = "yes" if entry["private"] else "NOT PRIVATE"
-            entry["needs_labels"] = "needed" if entry["needs_labels"] else "not needed"
-            table.add_row(*map(str, entry.values()))
+            private = "private" if entry["private"] else "NOT PRIVATE"
+            labels = "needed" if entry["needs_labels"] else "not needed"
+            lines = (
+                entry["about"],
+                f"{private}: {entry['accounting']}; labels {labels}",
+                entry["source"],
+            )
+            table.add_row(str(entry["name"]), "\n".join(map(str, lines)))
         Console().print(table)
 
 

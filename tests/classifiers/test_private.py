@@ -179,6 +179,66 @@ def test_opacus_divides_batches_for_memory(keep: float) -> None:
     assert not torch.allclose(after[0], weights(Stubborn()), atol=1e-2)
 
 
+def sums_noised(made: Private) -> list[float]:
+    """Norms of what is noised, step by step."""
+    norms: list[float] = []
+    noised = made.optimizer.add_noise
+
+    def measured() -> None:
+        sums = [p.summed_grad.flatten() for p in made.optimizer.params]
+        norms.append(float(torch.cat(sums).norm()))
+        noised()
+
+    made.optimizer.add_noise = measured
+    return norms
+
+
+@pytest.mark.parametrize("stepped", [False, True])
+def test_what_a_broken_pass_leaves_meets_no_other_batch(stepped: bool) -> None:
+    """A record is in every batch: were two of them in one step, it would count twice."""
+
+    def fresh() -> Private:
+        return private(loader=DataLoader(records(4), batch_size=4))
+
+    made, unbroken = fresh(), fresh()
+    norms, expected = sums_noised(made), sums_noised(unbroken)
+    train(unbroken, 1)
+    with BatchMemoryManager(
+        data_loader=made.loader, max_physical_batch_size=1, optimizer=made.optimizer
+    ) as pieces:
+        for _ in range(3):
+            for number, (images, labels) in enumerate(pieces):
+                if number == 2 and not stepped:
+                    break
+                nn.functional.cross_entropy(made.model(images), labels).backward()
+                made.optimizer.step()
+                made.optimizer.zero_grad()
+                if number == 2:
+                    break
+        assert norms == []
+        train(made, 1, loader=pieces)
+    assert norms == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_piece_that_is_passed_over_is_refused() -> None:
+    made = private(loader=DataLoader(records(8), batch_size=4))
+    with BatchMemoryManager(
+        data_loader=made.loader, max_physical_batch_size=1, optimizer=made.optimizer
+    ) as pieces:
+        turn = iter(pieces)
+        next(turn)
+        with pytest.raises(DataLensError, match="A piece of a batch was passed over"):
+            next(turn)
+    ahead = private(loader=DataLoader(records(8), batch_size=4, num_workers=1))
+    with (
+        BatchMemoryManager(
+            data_loader=ahead.loader, max_physical_batch_size=1, optimizer=ahead.optimizer
+        ) as pieces,
+        pytest.raises(DataLensError, match="num_workers=0"),
+    ):
+        next(iter(pieces))
+
+
 def test_a_loop_that_forgets_to_clear_is_not_harmed() -> None:
     after = []
     for clear in (True, False):

@@ -270,6 +270,35 @@ def test_a_run_is_not_resumed_on_another_ledger(
         make("datalens").fit(records(), session=Session.resume(folder=folder))
 
 
+@pytest.mark.parametrize("change", ["moved", "replaced", "relabelled"])
+def test_a_run_does_not_go_on_with_other_records(
+    private: str, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Teachers that have learned from a record would be joined by others that learn from it."""
+    folder = tmp_path / "run" / "internal"
+    session = Session.start(ledger="x", folder=folder)
+
+    def stopped(self: Synthesizer, own: Records, plan: Any, run: Any) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(kind(private), "_train", stopped)
+        make(private).fit(records(), session=session)
+    first = records()
+    images, labels = first.images.copy(), first.labels.copy()
+    if change == "moved":
+        images, labels = np.roll(images, 1, axis=0), np.roll(labels, 1)
+    elif change == "replaced":
+        images[7, 0, 0, 0] ^= 1
+    else:
+        labels[7] = (labels[7] + 1) % 3
+    other = Records.from_arrays(images, labels, n_classes=3, name="stripes")
+    for _ in range(2):  # what was refused once is refused again
+        with pytest.raises(DataLensError, match="other records than these"):
+            make(private).fit(other, session=Session.resume(folder=folder))
+    make(private).fit(records(), session=Session.resume(folder=folder))
+
+
 def test_a_run_killed_before_it_reserved_goes_on(private: str, tmp_path: Path) -> None:
     folder = tmp_path / "run" / "internal"
     Session.start(ledger="x", folder=folder)

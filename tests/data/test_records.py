@@ -176,3 +176,14 @@ def test_the_constructor_converts_nothing(
 def test_public_facts_refuse_other_channels() -> None:
     with pytest.raises(DataLensError, match="4 channels"):
         PublicFacts(name="x", n_records=2, shape=(4, 8, 8), class_names=("a", "b"))
+
+
+def test_seals_of_parts_add_up_to_that_of_the_whole() -> None:
+    chance = np.random.default_rng(3)
+    images = chance.integers(0, 256, (30, 1, 4, 4), dtype=np.uint8)
+    whole = Records.from_arrays(images, np.arange(30) % 3, n_classes=3)
+    even, odd = (whole.only(np.arange(first, 30, 2)) for first in (0, 1))
+    key = b"k" * 32
+    assert np.array_equal(even.seal(key) + odd.seal(key), whole.seal(key))
+    assert not np.array_equal(whole.seal(key), whole.seal(b"other"))
+    assert not np.array_equal(even.seal(key), odd.seal(key))

@@ -56,6 +56,8 @@ class PrivateOptimizer(DPOptimizer):
         self.steps_taken = 0
         self.most_steps: int | None = None
         """After so many, `step` refuses: more are not paid for."""
+        self.looks_ahead = False
+        """Whether batches are fetched before the steps on those before them."""
 
     def accumulate(self) -> None:
         """Take in a piece of a batch, of which more is to come: memory need not hold all of it.
@@ -105,6 +107,31 @@ class PrivateOptimizer(DPOptimizer):
             )
         self.step_on(int(seen), key=f"step/{self.steps_taken}")
         self.steps_taken += 1
+
+    def begin_pass(self) -> None:
+        """Forget what a pass that was broken off has left: records of it may be in this one too."""
+        self._step_skip_queue.clear()
+        self._is_last_step_skipped = False
+        for p in self.params:
+            p.grad_sample = p.summed_grad = None
+
+    def signal_skip_step(self, do_skip: bool = True) -> None:
+        """Hear from Opacus's memory manager that a piece is handed out, and if more is to come.
+
+        Each must have its step before the next: else pieces of two batches meet in one step, and a
+        record that is in both adds to it twice.
+        """
+        if self.looks_ahead:
+            raise DataLensError(
+                "BatchMemoryManager divides batches of a loader with num_workers=0 only: with more"
+                " a piece that is passed over would not be noticed."
+            )
+        if self._step_skip_queue:
+            raise DataLensError(
+                "A piece of a batch was passed over; call optimizer.step() for every piece that"
+                " BatchMemoryManager hands out, and begin a pass anew after a break."
+            )
+        super().signal_skip_step(do_skip)
 
     def clip_and_accumulate(self) -> None:
         self._refuse_two_batches()

@@ -1,6 +1,6 @@
 """A loader whose batches are drawn as the proof wants it: each record by a coin of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch.utils.data import (
@@ -26,12 +26,16 @@ class PoissonBatches(Sampler[list[int]]):
     def __init__(self, n_records: int, *, probability: float, batches: int, secret: bytes) -> None:
         self._n_records, self._batches = n_records, batches
         self.probability = probability
+        self.on_begin: Callable[[], None] | None = None
+        """Is called when a pass begins."""
         self._secret, self._drawn = secret, 0
 
     def __len__(self) -> int:
         return self._batches
 
     def __iter__(self) -> Iterator[list[int]]:
+        if self.on_begin is not None:
+            self.on_begin()
         for _ in range(self._batches):
             number, self._drawn = self._drawn, self._drawn + 1
             yield poisson_sample(self._n_records, self.probability, self._secret, number).tolist()

@@ -57,10 +57,11 @@ def make_private(
                 optimizer.step()
                 optimizer.zero_grad()
 
-    As Opacus's door, and its BatchMemoryManager divides batches that are too large for memory. A
-    batch may be empty: its step is noise alone, and its mean loss NaN. `keep` is the share of each
-    gradient's squared norm that is kept, 1 being plain DP-SGD; `loss_reduction` says whether the
-    loss is a mean or a sum over the batch.
+    As Opacus's door, and its BatchMemoryManager divides batches that are too large for memory, if
+    the loader has no workers; a piece without a step is refused, and what a broken pass leaves is
+    forgotten when the next begins. A batch may be empty: its step is noise alone, and its mean loss
+    NaN. `keep` is the share of each gradient's squared norm that is kept, 1 being plain DP-SGD;
+    `loss_reduction` says whether the loss is a mean or a sum over the batch.
 
     Guarantee: the weights after `epochs` passes over the loader, and all on the way there, are
     (epsilon, delta)-differentially private, for one record blanked in place and their number public
@@ -94,7 +95,8 @@ def make_private(
         keep=keep,
         loss_reduction=loss_reduction,
     )
-    private.most_steps = steps
+    private.most_steps, private.looks_ahead = steps, loader.num_workers > 0
+    sampler.on_begin = private.begin_pass
     return Private(_watched(model, loss_reduction), private, batches)
 
 

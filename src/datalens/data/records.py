@@ -168,6 +168,19 @@ class Records:
             digest.update(np.ascontiguousarray(array).data.cast("B"))
         return digest.digest()
 
+    def seal(self, key: bytes) -> npt.NDArray[np.int64]:
+        """Tells, to who has the key, whether the same records lie at the same positions.
+
+        Four words. Those of disjoint parts add up, with overflow, to those of the whole. Private.
+        """
+        total = np.zeros(4, dtype=np.int64)
+        held = range(len(self.labels)) if self.positions is None else self.positions
+        for position, image, label in zip(held, self.images, self.labels, strict=True):
+            digest = hashlib.blake2b(b"%d %d " % (position, label), key=key, digest_size=32)
+            digest.update(np.ascontiguousarray(image).data.cast("B"))
+            total += np.frombuffer(digest.digest(), dtype=np.int64)
+        return total
+
     @classmethod
     def from_arrays(
         cls,

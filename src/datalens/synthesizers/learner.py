@@ -144,6 +144,7 @@ class Learner(ABC, Generic[P]):
             records.fingerprint(), ledger=name, seed=seed, private=self.private
         ) as run:
             own = self._own(records, plan, run)
+            run.recognise(own)
             run.reserve(plan)
             self.plan = plan  # who watches may draw from what there is so far
             try:

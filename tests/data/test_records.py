@@ -180,7 +180,7 @@ def test_public_facts_refuse_other_channels() -> None:
 
 def test_seals_of_parts_add_up_to_that_of_the_whole() -> None:
     chance = np.random.default_rng(3)
-    images = chance.integers(0, 256, (30, 1, 4, 4), dtype=np.uint8)
+    images = chance.integers(0, 256, (30, 1, 8, 8), dtype=np.uint8)
     whole = Records.from_arrays(images, np.arange(30) % 3, n_classes=3)
     even, odd = (whole.only(np.arange(first, 30, 2)) for first in (0, 1))
     key = b"k" * 32

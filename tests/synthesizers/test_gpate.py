@@ -261,6 +261,20 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path, keep_checkpoi
     assert resumed.certificate["epsilon"] == whole.certificate["epsilon"]
 
 
+def test_a_large_generator_is_read_back(tmp_path: Path) -> None:
+    """Its optimiser has moments by then, which one that has not begun has not."""
+    settings = SMALL | {"latent": 128, "n_teachers": 3}
+    colour = np.zeros((30, 3, 32, 32), dtype=np.uint8)
+    large = Records.from_arrays(colour, np.arange(30) % 3, n_classes=3)
+    folder = tmp_path / "run" / "internal"
+    session = Session.start(ledger="x", folder=folder, seed=4, observer=StopAfter(2))
+    with pytest.raises(Stopped):
+        GPate(**settings).fit(large, session=session)
+    shutil.rmtree(folder / "releases")  # which it would otherwise be rebuilt from
+    resumed = GPate(**settings).fit(large, session=Session.resume(folder=folder))
+    assert resumed.certificate["private"] is False
+
+
 @pytest.mark.parametrize("lost", ["vote-checks-1.npy", "binned-votes-1.npy"])
 def test_a_lost_release_stays_charged_and_the_run_goes_on(tmp_path: Path, lost: str) -> None:
     folder = tmp_path / "run" / "internal"

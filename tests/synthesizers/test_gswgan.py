@@ -216,6 +216,8 @@ def test_finished_steps_ask_no_critic(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_little_noise_is_refused() -> None:
+    with pytest.raises(DataLensError, match="more than 2000 generators; raise refresh_every"):
+        GsWgan(epsilon=1.0, steps=4_002, refresh_every=2).resolve(records().public)
     with pytest.raises(DataLensError, match="too little for 12 steps"):
         GsWgan(**SMALL, noise_multiplier=0.1).resolve(records().public)
 

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from datalens.synthesizers import METHODS
 from datalens.workflows import previews, progress
 from datalens.workflows.fitting import Source, fit_run
+from datalens.workflows.progress import Watcher
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "datalens": {"n_teachers": 4, "steps": 3, "batch_size": 3, "latent": 4, "label_steps": 2},
@@ -100,6 +101,22 @@ def test_a_picture_that_fails_stops_nothing(
     assert all(np.array_equal(whole[name], same[name]) for name in whole)
 
 
+def test_one_who_listens_and_fails_stops_nothing(source: Source, tmp_path: Path) -> None:
+    """Nor does a log on a full disk: steps that are paid for would be lost."""
+    told: list[str] = []
+
+    def broken(stage: str, done: int, total: int, spent: float | None) -> None:
+        told.append(stage)
+        raise OSError("no space left")
+
+    watcher = Watcher(epsilon=1.0, log=tmp_path / "gone" / "log.jsonl", listeners=[broken])
+    for done in range(3):
+        watcher.progress("steps", done, 3)
+    assert told == ["steps"] and watcher.listeners == []
+    with pytest.raises(OSError):  # but what was spent is in the log, or the run stops
+        watcher.progress("steps", 3, 3, spent=0.5)
+
+
 def test_pictures_come_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
     monkeypatch.setattr(
@@ -152,7 +169,8 @@ def test_tensorboard_is_told_what_the_log_is(
         def __init__(self, folder: str, **ignored: Any) -> None:
             told.append((folder, 0.0, 0))
 
-        def add_scalar(self, name: str, value: float, step: int) -> None:
+        def add_scalar(self, name: str, value: float, step: int, walltime: float) -> None:
+            assert walltime == 0  # times may tell who was drawn
             told.append((name, value, step))
 
         def close(self) -> None:

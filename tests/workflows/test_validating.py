@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from datalens.data import load
 from datalens.privacy.ledger import Ledger, ledger_path
@@ -65,6 +66,38 @@ def test_over_the_cap_nothing_is_left_behind(run: Any, some: Path, tmp_path: Pat
     assert refused.code == 2 and "cap of epsilon 1" in refused.err
     assert not (tmp_path / "v").exists()
     assert Ledger(ledger_path("digits-test")).standing().spent == []
+
+
+def test_what_knows_the_records_is_not_taken_for_public(
+    run: Any, some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datalens.workflows.validating.JUDGED_IMAGES", 200)
+    own = ("--on", some, "--classes", 10, "--private-validation", 1)
+    itself = run("evaluate", some, *own, "--out", "v")
+    assert itself.code == 2 and "holds the very records of" in itself.err
+    np.savez(tmp_path / "copy.npz", **np.load(some))
+    assert "the very records" in run("evaluate", "copy.npz", *own, "--out", "v").err
+    words = ("--method", "class-gaussian", "--seed", 1, "--not-private", "--out", "seeded")
+    assert run("fit", "digits", "--epsilon", 5, *words).code == 0
+    seeded = run("evaluate", "seeded", *own)
+    assert seeded.code == 2 and "seeded is NOT PRIVATE" in seeded.err
+    assert not (tmp_path / "v").exists() and not (tmp_path / "seeded/validation").exists()
+    assert not ledger_path("some").exists()
+
+
+def test_of_a_file_the_judge_is_not_kept(
+    run: Any, some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datalens.workflows.validating.JUDGED_IMAGES", 200)
+    bought = ("--private-validation", 5)
+    assert run("evaluate", some, *ON, *bought, "--out", "v").code == 0
+    assert not load_file(tmp_path / "v/judge.safetensors")
+    facts = json.loads((tmp_path / "v/certificate.json").read_text())["facts"]
+    assert facts["covers"].startswith("the number of right answers")
+    assert run("verify", "v").code == 0
+    fit = ("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    assert run(*fit).code == 0 and run("evaluate", "r", *ON, *bought).code == 0
+    assert load_file(tmp_path / "r/validation/judge.safetensors")
 
 
 def test_a_private_classifier_is_validated_as_it_is(run: Any, tmp_path: Path) -> None:

@@ -164,7 +164,8 @@ class Checkpoints:
 
     def _student_bytes(self, step: int) -> bytes:
         own = sum(tensor.nbytes for tensor in self._student.state().values())
-        return read_whole(self._at(step) / STUDENT, at_most=own + HEADER)
+        # An optimiser that has not begun has no moments yet: two for each weight, and averages.
+        return read_whole(self._at(step) / STUDENT, at_most=4 * own + HEADER)
 
     @contextmanager
     def _readable(self, step: int) -> Iterator[None]:

@@ -23,6 +23,9 @@ from datalens.synthesizers.settings import MOST_UPDATES, Settings
 from datalens.synthesizers.stepping import take_steps
 from datalens.synthesizers.wasserstein import CriticSettings, Follower, critics_for, hire
 
+MOST_REFRESHES = 2_000
+"""Each has its row in the ledger, and its generator on disk until the run ends."""
+
 
 class GsWganSettings(CriticSettings):
     """The generator follows one critic an image, drawn in secret."""
@@ -48,6 +51,11 @@ class GsWganPlan(Plan):
     @classmethod
     def resolve(cls, settings: GsWganSettings, public: PublicFacts) -> "GsWganPlan":
         n_teachers = critics_for(settings, public)
+        if settings.steps > MOST_REFRESHES * settings.refresh_every:
+            raise DataLensError(
+                f"{settings.steps} steps with a refresh every {settings.refresh_every} would keep"
+                f" more than {MOST_REFRESHES} generators; raise refresh_every."
+            )
         rho = budget_rho(settings.epsilon, settings.delta, settings.accountant)
         counts = class_prior(settings, public, rho)
         given = settings.noise_multiplier

@@ -25,14 +25,15 @@ from datalens.synthesizers.settings import Budget
 
 WHAT = "right-answers"
 SURE = 0.95
+COVERS = "the number of right answers; the classifier's own privacy is that of what it learned from"
 
 
 class PublicClassifier(NamedTuple):
-    """What is validated: it has never seen a held-out record."""
+    """What is validated: it has never seen a held-out record, or only through a private run."""
 
     predict: Callable[[NDArray[np.uint8]], NDArray[np.int64]]
     weights: dict[str, NDArray[Any]]
-    """So that the certificate can name it."""
+    """So that the certificate can name it; none, if they may not be published."""
 
 
 class ValidationSettings(Budget):
@@ -122,6 +123,7 @@ class Validation(Learner[ValidationPlan]):
         certificate = super()._certify(plan, session)
         accuracy = self._right / plan.public.n_records
         certificate["facts"] |= {"right_answers": self._right, "accuracy": accuracy}
+        certificate["facts"]["covers"] = COVERS
         return certificate
 
     def _arrays(self) -> dict[str, NDArray[Any]]:

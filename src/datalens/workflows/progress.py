@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from datalens.data.documents import MAX_JSON, read_whole
+from datalens.errors import brief
 
 SIGN_OF_LIFE = 1.0
 """Seconds between two lines of a log that say no more than how far a stage has come."""
@@ -62,9 +63,14 @@ class Watcher:
             self._add({**entry, "epsilon": spent})
         elif time.monotonic() - self._told >= SIGN_OF_LIFE:  # `tidy_log` takes them out again
             self._told = time.monotonic()
-            self._add(entry)
-        for listener in self.listeners:
-            listener(stage, done, total, spent)
+            with suppress(OSError):  # steps that are paid for must not be lost for its sake
+                self._add(entry)
+        for listener in list(self.listeners):
+            try:
+                listener(stage, done, total, spent)
+            except Exception as error:  # it watches, and no more
+                self.listeners.remove(listener)
+                self.say(f"One who was told of the progress is told no more ({brief(error)}).")
 
     def _add(self, entry: dict[str, Any]) -> None:
         """A line of the log, unless it is there: a resumed run repeats what it replays."""

@@ -10,14 +10,14 @@ import torch
 from rich.console import Console
 
 from datalens.classifiers.judge import taught
-from datalens.data import NoTestSplit, PublicFacts, Records
+from datalens.data import NoTestSplit, PublicFacts, Records, fingerprint
 from datalens.errors import DataLensError
 from datalens.synthesizers.session import ledger_name_for
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
 from datalens.workflows.evaluation import is_run, samples_of
 from datalens.workflows.fitting import Source
-from datalens.workflows.runs import holds_classifier, load_classifier
+from datalens.workflows.runs import holds_classifier, load_any, load_classifier
 
 FOLDER = "validation"
 SEED = 0
@@ -39,6 +39,7 @@ def validate(
     if out is None and not is_run(synthetic):
         raise DataLensError("Name a folder for the certificate with --out.")
     folder = out or synthetic / FOLDER
+    _refuse_what_is_not_public(synthetic, source)
     records, name = _held_out(source)
     validation = Validation(_teacher(synthetic, records), epsilon=epsilon)
     validation.resolve(records.public)  # what can be wrong is wrong before this point
@@ -56,6 +57,20 @@ def validate(
         raise
     validation.save(folder)
     return _result(synthetic, source, validation, ledger or name, folder)
+
+
+def _refuse_what_is_not_public(synthetic: Path, source: Source) -> None:
+    """A classifier that knows the held-out records moves with each of them, noise or not."""
+    if is_run(synthetic):
+        if not load_any(synthetic).certificate["private"]:
+            raise DataLensError(
+                f"{synthetic} is NOT PRIVATE, so that what learns from it may know records by"
+                " heart; validate a run that protects them."
+            )
+    elif fingerprint(synthetic) == fingerprint(source.name, data_dir=source.data_dir):
+        raise DataLensError(
+            f"{synthetic} holds the very records of {source.name}; give images that are public."
+        )
 
 
 def _held_out(source: Source) -> tuple[Records, str]:
@@ -76,12 +91,15 @@ def _teacher(synthetic: Path, records: Records) -> Callable[[], PublicClassifier
         return lambda: classifier
     images, labels = samples_of(synthetic, public.n_classes, at_most=JUDGED_IMAGES)
     check_fits(images, labels, records)
+    published = is_run(synthetic)  # of a file, only its owner knows whether it may be
 
     def teach() -> PublicClassifier:
         judge = taught(images, labels, public.n_classes, seed=SEED)
         return PublicClassifier(
             predict=lambda pixels: judge.predict(torch.from_numpy(pixels)).numpy(),
-            weights={name: weight.detach().numpy() for name, weight in judge.weights.items()},
+            weights={name: weight.detach().numpy() for name, weight in judge.weights.items()}
+            if published
+            else {},
         )
 
     return teach

@@ -71,6 +71,13 @@ def test_what_makes_no_comparison_is_refused(made: Path, tmp_path: Path) -> None
         write_comparison([made / "plain", made / "." / "plain"], tmp_path / "x.html")
     with pytest.raises(DataLensError, match="room for 12"):
         write_comparison([made / str(n) for n in range(13)], tmp_path / "x.html")
+    shutil.copytree(made / "plain", tmp_path / "run")
+    runs = [tmp_path / "run", made / "votes"]
+    before = (tmp_path / "run/report.html").read_bytes()
+    with pytest.raises(DataLensError, match="run is a run, whose files may be published"):
+        write_comparison(runs, tmp_path / "run/report.html", internal=True)
+    assert (tmp_path / "run/report.html").read_bytes() == before
+    write_comparison(runs, tmp_path / "run/internal/all.html", internal=True)
     with pytest.raises(DataLensError, match="cannot be written"):
         (tmp_path / "file").touch()
         write_comparison([made / "plain", made / "votes"], tmp_path / "file" / "x.html")

@@ -31,6 +31,11 @@ def write_comparison(runs: list[Path], out: Path, *, internal: bool = False) -> 
         raise DataLensError("A run is named twice; a comparison needs different runs.")
     if len(runs) > MOST_RUNS:
         raise DataLensError(f"A page has room for {MOST_RUNS} runs; {len(runs)} were named.")
+    if internal and (out.resolve().parent / "certificate.json").exists():
+        raise DataLensError(
+            f"{out.parent} is a run, whose files may be published; an internal page must lie"
+            " elsewhere: name another --out."
+        )
     found = told_apart([published(run) for run in runs])
     rows = [*public_rows(found), *(internal_rows(runs) if internal else ())]
     with reading(runs[0]):

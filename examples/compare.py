@@ -29,11 +29,12 @@ def main() -> None:
         everything.images[: given.records],
         everything.labels[: given.records],
         n_classes=everything.public.n_classes,
+        name=everything.public.name,
     )
     print(f"{len(records.labels)} records of {given.data}, epsilon {given.epsilon:g}")
     for name in given.methods.split(","):
         synthesizer = METHODS[name](epsilon=given.epsilon, delta=1e-5)
-        synthesizer.fit(records, ledger="compare-example")
+        synthesizer.fit(records)
         images, labels = synthesizer.sample(given.images, seed=0)
         found = judged_accuracy(images, labels, test, classifier="logistic-regression")
         print(f"{name:16} {found.accuracy:6.1%} right", flush=True)

@@ -22,6 +22,7 @@ def main() -> None:
     options.add_argument("--data", default="fashion-mini", help="a name, an NPZ, or a folder")
     options.add_argument("--epsilon", type=float, default=3.0)
     options.add_argument("--count", type=int, default=5000, help="images to draw")
+    options.add_argument("--ledger", help="that pays; else the one named after the data")
     options.add_argument("--out", type=Path, default=Path("published"))
     given = options.parse_args()
 
@@ -32,7 +33,7 @@ def main() -> None:
         print("That is hardly better than chance: more records, or a larger epsilon, are needed.")
 
     synthesizer = DataLens(epsilon=given.epsilon, delta=1e-5)
-    synthesizer.fit(records, ledger="publish-example")  # the only line that spends
+    synthesizer.fit(records, ledger=given.ledger)  # the only line that spends
     print(synthesizer.certificate["statement"])
 
     synthesizer.save(given.out)  # configuration, ledger extract, generator, certificate

@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from safetensors.numpy import load_file
 
+from datalens import __version__
 from datalens.synthesizers.class_gaussian import ClassGaussian
 from datalens.workflows.evaluation import Effort
 from datalens.workflows.fitting import alone_in
@@ -224,6 +225,10 @@ def test_steps_on_samples_are_reported(run: Any) -> None:
 
 
 BAD = {
+    "paper for another": (
+        ["fit", "digits", "--epsilon", "1", "--method", "dp-merf", "--preset", "paper"],
+        "The preset paper is for datalens",
+    ),
     "dcgan bare": (["fit", "digits", "--method", "dcgan"], "give --not-private"),
     "dcgan seeded": (["fit", "digits", "--method", "dcgan", "--seed", "1"], "give --not-private"),
     "dcgan with epsilon": (
@@ -565,3 +570,54 @@ def test_verify_looks_at_the_owners_ledger_where_it_is(
     assert run("verify", tmp_path / "a").code == 1
     assert run("verify", tmp_path / "public").code == 0  # the extract is as it was
     assert run("verify", tmp_path / "public", "--ledger", "digits").code == 1
+
+
+def test_fit_says_what_it_read_and_who_pays(run: Any, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    for name in ("scans", "copy"):
+        (tmp_path / name).mkdir()
+        np.savez(tmp_path / name / "own.npz", images=images, labels=np.arange(60) % 3)
+    words = ("--classes", 3, "--epsilon", 1, "--method", "class-gaussian")
+    first = run("fit", "scans/own.npz", *words, "--out", "a", "--ledger", "scans")
+    assert first.code == 0, first.err
+    assert "60 records of 1x8x8, 3 classes (0, 1, 2); ledger scans." in first.err
+    assert "used with the ledger" not in first.err
+    second = run("fit", "copy/own.npz", *words, "--out", "b", "--ledger", "other")
+    assert "these very files were used with the ledger scans too" in second.err
+    assert "not added up there" in second.err
+    seeded = ("--seed", 1, "--not-private")
+    third = run("fit", "copy/own.npz", *words, *seeded, "--out", "c", "--ledger", "third")
+    assert third.code == 0 and "used with the ledger" not in third.err
+
+
+def test_caps_are_shown_with_those_before(run: Any) -> None:
+    new = run("ledger", "scans", "--cap", 3)
+    assert "This ledger is new" in new.out and "before" not in new.out
+    raised = run("ledger", "scans", "--cap", 5)
+    assert "This ledger is new" not in raised.out and "It was 3 before." in raised.out
+    assert run("ledger", "scans", "--json").json["caps_before"] == [3.0]
+    assert "Cap: 5." in run("ledger").out
+
+
+def test_a_run_is_judged_on_data_of_its_classes(run: Any, tmp_path: Path) -> None:
+    images = np.zeros((30, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "three.npz", images=images, labels=np.arange(30) % 3)
+    words = ("--classes", 3, "--epsilon", 1, "--method", "class-gaussian", "--out", "r")
+    assert run("fit", "three.npz", *words).code == 0
+    refused = run("evaluate", "r", "--on", "digits")
+    assert refused.code == 2 and "r has 3 classes and the real data 10" in refused.err
+    assert not (tmp_path / "r/internal/evaluation.json").exists()
+
+
+def test_verify_says_what_holds(run: Any) -> None:
+    assert (
+        run("fit", "digits", "--epsilon", 2, "--method", "class-gaussian", "--out", "r").code == 0
+    )
+    said = run("verify", "r").out
+    assert "The certificate holds." in said
+    assert "(2, 1e-05)-differentially private" in said
+    assert "If a record is replaced: epsilon 4." in said
+
+
+def test_the_version_is_said(run: Any) -> None:
+    assert run("--version").out == f"datalens {__version__}\n"

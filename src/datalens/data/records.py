@@ -21,11 +21,12 @@ from datalens.data.limits import (
     MIN_SIDE,
 )
 from datalens.data.resizing import check_image_size, resize
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, printable
 
 Split = Literal["train", "test"]
 
 PUBLISHED = "published with the data set"
+SHOWN_NAMES = 10
 DECLARED = "declared public by the user, who passes the data together with these facts"
 
 
@@ -72,6 +73,14 @@ class PublicFacts:
     @property
     def n_classes(self) -> int:
         return len(self.class_names)
+
+    def in_words(self) -> str:
+        """One line for who is about to spend a budget on such records."""
+        names = [*self.class_names[:SHOWN_NAMES], *["..."][: self.n_classes > SHOWN_NAMES]]
+        shape = "x".join(map(str, self.shape))
+        return printable(
+            f"{self.n_records:,} records of {shape}, {self.n_classes} classes ({', '.join(names)})"
+        )
 
     @classmethod
     def of_array(

@@ -179,6 +179,13 @@ class Ledger:
                 database.execute("INSERT INTO fingerprints VALUES (?, ?)", (of, value))
             return not known or value in known
 
+    def knows(self, fingerprint: bytes, *, of: Literal["files", "arrays"]) -> bool:
+        """Whether these data were used with this ledger; nothing is remembered."""
+        with self._transaction() as database:
+            (key,) = database.execute("SELECT key FROM secret").fetchone()
+            stored = database.execute("SELECT value FROM fingerprints WHERE kind = ?", (of,))
+            return (hmac.digest(key, fingerprint, "sha256"),) in stored.fetchall()
+
     def has_spent(self, run: str, key: str) -> bool:
         """Whether this charge has been made."""
         with self._transaction() as database:

@@ -31,18 +31,25 @@ class Standing:
     """All runs of a ledger, and its cap."""
 
     runs: dict[str, RunStanding]
-    cap: Cap | None
+    caps: list[Cap]
+    """All that were ever set, in order."""
+
+    @property
+    def cap(self) -> Cap | None:
+        """The one that holds: the last."""
+        return self.caps[-1] if self.caps else None
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Standing":
-        """Read from the rows, in order; the last cap is the one that holds."""
+        """Read from the rows, in order."""
         runs: dict[str, RunStanding] = {}
-        cap = None
+        caps = []
         for row in rows:
             body = row.body
             kind = body.pop("kind")
             if kind == "cap":
-                cap = Cap(**{name: body[name] for name in ("epsilon", "delta", "order", "bound")})
+                parts = ("epsilon", "delta", "order", "bound")
+                caps.append(Cap(**{name: body[name] for name in parts}))
             elif kind == "reserve":
                 plan = [Charge.from_json(charge) for charge in body.pop("plan")]
                 for ours in ("number", "salt"):
@@ -54,7 +61,7 @@ class Standing:
                 runs[row.run].state = "ended"
             else:
                 raise ValueError(f"unknown kind of row, {kind!r}")
-        return cls(runs=runs, cap=cap)
+        return cls(runs=runs, caps=caps)
 
     @property
     def spent(self) -> list[Charge]:

@@ -107,6 +107,15 @@ def noise_of(path: Path) -> str:
     return str(read_json(file)["noise"]["kind"])
 
 
+def said_by(path: Path) -> str:
+    """A certificate's own words on what it guarantees, if it holds."""
+    certificate = read_json(path / "certificate.json" if path.is_dir() else path)
+    replaced = certificate.get("epsilon_replace")
+    if certificate["private"] is not True or replaced is None:
+        return str(certificate["statement"])
+    return f"{certificate['statement']} If a record is replaced: epsilon {replaced:.4g}."
+
+
 def _check_words(certificate: dict[str, Any]) -> list[str]:
     """What people read must be what the numbers say."""
     noise, budget = certificate["noise"], certificate["budget"]

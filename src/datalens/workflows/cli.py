@@ -1,9 +1,11 @@
 """The command line. `--json` prints one object and no more."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from datalens import __version__
 from datalens.errors import DataLensError, refused, sentence
 from datalens.workflows.commands import (
     classify,
@@ -20,8 +22,24 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Synthetic images that may be published: private by proof, with a certificate.",
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"datalens {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _datalens(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it, and end.")
+    ] = False,
+) -> None:
+    """Synthetic images that may be published: private by proof, with a certificate."""
+
+
 app.command()(plan.plan)
 app.command()(fit.fit)
 app.command()(samples.sample)

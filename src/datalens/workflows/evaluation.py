@@ -179,7 +179,13 @@ def is_run(synthetic: Path) -> bool:
 def samples_of(synthetic: Path, n_classes: int, *, at_most: int) -> tuple[Images, Labels]:
     """Drawn from a run, or what a file or folder holds: the same at each call."""
     if is_run(synthetic):
-        return load_run(synthetic).sample(at_most, seed=0)
+        run = load_run(synthetic)
+        if len(run.class_names) != n_classes:
+            raise DataLensError(
+                f"{synthetic} has {len(run.class_names)} classes and the real data {n_classes};"
+                " name data of the same classes with --on."
+            )
+        return run.sample(at_most, seed=0)
     found = load(str(synthetic), n_classes=n_classes)
     chosen = subset(len(found.labels), at_most, seed=0)
     return found.images[chosen], found.labels[chosen]

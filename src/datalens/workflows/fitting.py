@@ -28,6 +28,7 @@ from datalens.synthesizers.session import (
     ledger_name_for,
     new_secret,
 )
+from datalens.workflows.ledgers import others_that_know
 from datalens.workflows.presets import load_preset
 from datalens.workflows.previews import Previews, write_sheet
 from datalens.workflows.progress import Listener, Watcher, tidy_log
@@ -85,6 +86,12 @@ class Source:
             return self.records()
 
 
+OTHER_LEDGER = (
+    "Careful: these very files were used with the ledger {1} too, and what {0} pays is not added up"
+    " there; name one with --ledger for all runs on them."
+)
+
+
 def make_synthesizer(
     method: str, *, preset: str, data_name: str, overrides: dict[str, Any]
 ) -> Synthesizer:
@@ -93,6 +100,8 @@ def make_synthesizer(
         raise DataLensError(f"Unknown method {method!r}; there are {', '.join(METHODS)}.")
     values: dict[str, Any] = {}
     own = preset not in ("auto", "paper")
+    if preset == "paper" and method != "datalens":
+        raise DataLensError(f"The preset paper is for datalens; leave it out for {method}.")
     if method == "datalens" or own:
         values = load_preset(preset, data_name=data_name, epsilon=overrides.get("epsilon", 1.0))
     if own:
@@ -141,10 +150,14 @@ def fit_run(
         secret=secret,
         ranks=ranks,
     )
+    watcher.say(f"{records.public.in_words()}; ledger {session.ledger.path.stem}.")
     for caution in cautions(plan):
         watcher.say(f"Careful: {caution}")
-    if not session.ledger.recognises(source.fingerprint(), of="files"):
+    data = source.fingerprint()
+    if not session.ledger.recognises(data, of="files"):
         watcher.say(OTHER_DATA.format(session.ledger.path.stem))
+    if session.noise.kind != "seeded" and (others := others_that_know(session.ledger, data)):
+        watcher.say(OTHER_LEDGER.format(session.ledger.path.stem, ", ".join(others)))
     (out / "config.toml").write_text(plan.to_toml())
     try:
         return _run(learner, records, session, out, watcher)

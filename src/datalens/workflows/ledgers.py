@@ -1,6 +1,7 @@
 """`datalens ledger`: what has been spent on a data set, by which runs, and what a cap leaves."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from datalens.errors import DataLensError
 from datalens.privacy.accountants import Charge, epsilon
 from datalens.privacy.cap import Cap
 from datalens.privacy.ledger import Ledger, default_home, ledger_path
-from datalens.synthesizers.session import ledger_of, run_of
+from datalens.synthesizers.session import SEEDED, ledger_of, run_of
 
 DELTA = 1e-5
 """Where totals are shown, unless a cap or the user says otherwise."""
@@ -33,6 +34,8 @@ class Account:
     spent_pld: float | None
     """What is spent, by privacy loss distributions: for show, no bound for discrete noise."""
     cap: dict[str, Any] | None
+    caps_before: list[float]
+    """Caps that were set and no longer hold, in order."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -46,6 +49,7 @@ class Account:
                 "spent_pld": self.spent_pld,
             },
             "cap": self.cap,
+            "caps_before": self.caps_before,
         }
 
 
@@ -61,6 +65,17 @@ def opened(name: str, *, make: bool = False) -> Ledger:
         there = f"there are {', '.join(names())}" if names() else "there is none yet"
         raise DataLensError(f"There is no ledger {name} in {path.parent}; {there}.")
     return Ledger(path, make=make)
+
+
+def others_that_know(ledger: Ledger, fingerprint: bytes) -> list[str]:
+    """Other ledgers of runs that protect somebody, on which files like these were used."""
+    found = []
+    for name in names():
+        if name != ledger.path.stem and not name.endswith(SEEDED):
+            with suppress(DataLensError):  # a file that is no ledger is nobody's
+                if opened(name).knows(fingerprint, of="files"):
+                    found.append(name)
+    return found
 
 
 def capped(name: str, epsilon: float, delta: float | None) -> Ledger:
@@ -105,6 +120,7 @@ def account(ledger: Ledger, *, delta: float | None = None) -> Account:
         }
         if cap
         else None,
+        caps_before=[each.epsilon for each in standing.caps[:-1]],
     )
 
 
@@ -150,9 +166,11 @@ def cap_sentence(found: Account) -> str:
     """What the cap says, or that there is none."""
     if found.cap is None:
         return f"No cap: set one with datalens ledger {found.name} --cap EPSILON."
+    before = ", ".join(f"{epsilon:g}" for epsilon in found.caps_before)
     return (
         f"Cap: epsilon {found.cap['epsilon']:g} at delta {found.cap['delta']:g}; one more run of up"
         f" to epsilon {_rounded_down(found.cap['left'])} at that delta fits."
+        + (f" It was {before} before." if before else "")
     )
 
 

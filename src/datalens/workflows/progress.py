@@ -85,7 +85,7 @@ class Watcher:
 
     def say(self, sentence: str) -> None:
         """A word to the user, on stderr."""
-        self._console.print(sentence, highlight=False)
+        self._console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
     def stopping(self) -> bool:
         return self._stopping

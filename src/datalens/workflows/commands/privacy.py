@@ -28,7 +28,7 @@ def verify(
 
     Where the run's private half and its ledger are here, the whole ledger is checked too.
     """
-    from datalens.privacy.verify import claims_privacy, noise_of, unchecked
+    from datalens.privacy.verify import claims_privacy, noise_of, said_by, unchecked
     from datalens.privacy.verify import verify as check
     from datalens.workflows.ledgers import ledger_of_run, opened
 
@@ -45,6 +45,8 @@ def verify(
         for fault in wrong:
             typer.echo(fault)
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
+        if not wrong:
+            typer.echo(printable(f"It says: {said_by(run)}"))
         if whole is not None and not wrong:
             typer.echo(f"So does the whole ledger {whole.stem}.")
         if absent := unchecked(run):
@@ -75,10 +77,12 @@ def show_ledger(
         if not found and not refused:
             typer.echo("There is no ledger yet; the first datalens fit makes one.")
         for each in found:
-            typer.echo(f"{each.name}: {len(each.runs)} runs, {ledgers.total_sentence(each)}")
+            most = f" Cap: {each.cap['epsilon']:g}." if each.cap else ""
+            typer.echo(f"{each.name}: {len(each.runs)} runs, {ledgers.total_sentence(each)}{most}")
         for sentence in refused:
             typer.echo(printable(sentence), err=True)
         return
+    new = cap is not None and name not in ledgers.names()
     ledger = ledgers.opened(name) if cap is None else ledgers.capped(name, cap, delta)
     if end is not None:
         ledger.settle(end)
@@ -89,6 +93,11 @@ def show_ledger(
     Console().print(ledgers.table(account))
     typer.echo(ledgers.total_sentence(account))
     typer.echo(ledgers.cap_sentence(account))
+    if new:
+        typer.echo(
+            f"This ledger is new. It is charged by runs on data named {name}, and by others with"
+            f" --ledger {name}."
+        )
 
 
 def audit(

@@ -49,7 +49,7 @@ def report(
     typer.echo(f"Report: {page}")
     if internal:
         typer.echo("INTERNAL: its figures come from real data. Do not publish it.")
-    elif out is None:
+    elif out is None and (runs[0] / "internal").is_dir():
         typer.echo(f"Next: datalens export {runs[0]} --out public   (what may be published)")
 
 

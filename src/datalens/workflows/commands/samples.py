@@ -73,3 +73,4 @@ def export(
         print_json({"out": str(out), "files": names})
     else:
         typer.echo(f"{out}: {', '.join(names)}")
+        typer.echo(f"Whoever gets it can check it: datalens verify {out}")

@@ -609,6 +609,24 @@ def test_a_run_is_judged_on_data_of_its_classes(run: Any, tmp_path: Path) -> Non
     assert not (tmp_path / "r/internal/evaluation.json").exists()
 
 
+def test_classes_are_drawn_by_name_or_number(run: Any, tmp_path: Path) -> None:
+    for name in ("benign", "normal"):
+        (tmp_path / "scans" / name).mkdir(parents=True)
+        for number in range(12):
+            Image.new("L", (8, 8), 20 * number).save(tmp_path / f"scans/{name}/{number}.png")
+    fit = ("fit", "scans", "--epsilon", 5, "--method", "class-gaussian", "--out", "r")
+    assert run(*fit).code == 0
+    for words, expected in {"normal": {1}, "1,benign": {0, 1}, "0": {0}}.items():
+        assert (
+            run("sample", "r", "--count", 6, "--out", f"{words}.npz", "--labels", words).code == 0
+        )
+        with np.load(tmp_path / f"{words}.npz") as drawn:
+            assert set(drawn["labels"]) == expected
+    unknown = run("sample", "r", "--count", 6, "--out", "x.npz", "--labels", "healthy")
+    assert unknown.code == 2
+    assert "no class 'healthy'; there are 0 (benign), 1 (normal)." in unknown.err
+
+
 def test_verify_says_what_holds(run: Any) -> None:
     assert (
         run("fit", "digits", "--epsilon", 2, "--method", "class-gaussian", "--out", "r").code == 0

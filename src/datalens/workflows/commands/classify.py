@@ -35,11 +35,13 @@ def classify(
     batch: Annotated[int | None, typer.Option(help="Records in a step, on average.")] = None,
     clip: Annotated[float | None, typer.Option(help="Largest norm of a gradient.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At the first step.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder to make.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder to make; else in runs/.")] = None,
     accountant: Annotated[str | None, typer.Option(help="pld, certified or paper.")] = None,
     classes: Classes = None,
     image_size: ImageSize = None,
-    ledger: Annotated[str | None, typer.Option(help="The data's ledger; its name if left.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="That pays; else named after the data.")
+    ] = None,
     data_dir: DataDir = None,
     seed: Seed = None,
     not_private: NotPrivate = False,

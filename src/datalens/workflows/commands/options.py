@@ -18,7 +18,10 @@ Seed = Annotated[int | None, typer.Option(help="Reproducible; needs --not-privat
 NotPrivate = Annotated[
     bool, typer.Option("--not-private", help="You know that the run protects nobody.")
 ]
-Others = Annotated[list[str] | None, typer.Option("--set", help="Any other setting: NAME=VALUE.")]
+Others = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any other setting: NAME=VALUE; docs/methods lists them."),
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")]
 
 NOT_PRIVATE = {

@@ -17,7 +17,7 @@ def sample(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     count: Annotated[int, typer.Option(help="How many images.")],
     out: Annotated[Path, typer.Option(help="FILE.npz, .parquet or .png, or a folder.")],
-    labels: Annotated[str | None, typer.Option(help="Classes to draw, as 0,1,...")] = None,
+    labels: Annotated[str | None, typer.Option(help="Classes to draw: names, or 0,1,...")] = None,
     seed: Annotated[int | None, typer.Option(help="Public randomness; free.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -27,13 +27,8 @@ def sample(
     from datalens.workflows.runs import load_run
 
     check_target(out, count)
-    wanted = None
-    if labels is not None:
-        try:
-            wanted = [int(part) for part in labels.split(",")]
-        except ValueError:
-            raise DataLensError(f"--labels takes class numbers as 0,1,2, got {labels!r}.") from None
     synthesizer = load_run(run)
+    wanted = None if labels is None else _classes(labels, synthesizer.class_names)
     private = synthesizer.certificate["private"]
     warning = "" if private else NOT_PRIVATE[synthesizer.certificate["noise"]["kind"]]
     drawn = synthesizer.stream(count, wanted, seed=seed)
@@ -58,6 +53,17 @@ def sample(
             typer.echo(warning)
         typer.echo(f"{count} images in {out}.")
         typer.echo(f"Next: datalens report {run}")
+
+
+def _classes(labels: str, names: tuple[str, ...]) -> list[int]:
+    """Classes by number or by name, in the order in which they were given."""
+    numbers = {str(number): number for number in range(len(names))}
+    by_name = {name: number for number, name in enumerate(names)} | numbers
+    try:
+        return [by_name[part.strip()] for part in labels.split(",")]
+    except KeyError as unknown:
+        shown = ", ".join(f"{number} ({name})" for number, name in enumerate(names))
+        raise DataLensError(f"--labels: there is no class {unknown}; there are {shown}.") from None
 
 
 def export(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from datalens.synthesizers import METHODS
+from datalens.synthesizers.session import Session
 from datalens.workflows.fitting import Source, fit_run, resume_run
 from datalens.workflows.publishing import export
 
@@ -91,6 +92,9 @@ def test_published_files_follow_from_the_releases(
     shutil.copytree(tmp_path / "a" / "internal" / "releases", inside / "releases")
     for name in ("timings.json", "evaluation.json", "audit.json", "data_dependent.jsonl"):
         (inside / name).write_text("what lies here is of no consequence")
+    secret = Session.resume(folder=inside).secret
+    seal = other.records().seal(secret)  # other records than it was started on are refused
+    (inside / "records").write_text(seal.tobytes().hex())
     resume_run(other, tmp_path / "b", epsilon=None, quiet=True)
     first, second = (published(tmp_path / run, tmp_path / f"public-{run}") for run in "ab")
     assert set(first) >= {"certificate.json", "ledger.json", "report.html", "samples.png"}

@@ -1,6 +1,5 @@
 """Inception-v3's make: every layer is used, and there are as many weights as are published."""
 
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ from safetensors.torch import save_file
 
 from datalens.data import load
 from datalens.errors import DataLensError
-from datalens.utility import inception
 from datalens.utility.domain import DomainClassifier
 from datalens.utility.inception import Inception
 from datalens.utility.measures import measured
@@ -186,48 +184,3 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     for name in ("other.safetensors", "cut.safetensors", "pickled.pth", "gone.safetensors"):
         with pytest.raises(DataLensError, match=name):
             Inception.read(tmp_path / name)
-
-
-class Harm:
-    """What runs something when it is unpickled."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[object, tuple[Path]]:
-        return Path.mkdir, (self.mark,)
-
-
-def in_hub(folder: Path, content: object, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file as torch.hub keeps it, under a name that its digest ends, and the only one known."""
-    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(folder))
-    (folder / "checkpoints").mkdir()
-    torch.save(content, folder / "new.pth")
-    begins = sha256((folder / "new.pth").read_bytes()).hexdigest()[:8]
-    monkeypatch.setattr(inception, "PUBLISHED", ("gone-00000000.pth", f"made-{begins}.pth"))
-    return (folder / "new.pth").rename(folder / "checkpoints" / f"made-{begins}.pth")
-
-
-def test_published_weights_are_found_where_torch_keeps_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = in_hub(tmp_path, weights(), monkeypatch)
-    images = load("digits").images[:1]
-    found = Inception.read(Path("torch-hub")).features(images)
-    np.testing.assert_array_equal(found, Inception(weights()).features(images))
-    file.write_bytes(file.read_bytes() + b" ")
-    with pytest.raises(DataLensError, match=f"{file.name}: it is not the file that was published"):
-        Inception.read(Path("torch-hub"))
-    file.unlink()
-    with pytest.raises(DataLensError, match="torch-hub: there is none of gone-00000000"):
-        Inception.read(Path("torch-hub"))
-
-
-def test_nothing_but_tensors_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mark = tmp_path / "harmed"
-    file = in_hub(tmp_path, {"layer": Harm(mark)}, monkeypatch)
-    with pytest.raises(DataLensError, match=f"{file.name} cannot be read"):
-        Inception.read(Path("torch-hub"))
-    assert not mark.exists()
-    torch.load(file, weights_only=False)  # what it would have done
-    assert mark.exists()

@@ -1,15 +1,12 @@
 """Inception-v3 as a source of features, for who has its weights (Szegedy et al. 2016).
 
-They are read from a safetensors file, or from where `torch.hub` keeps what was downloaded: there
-only a file that is, byte for byte, the published one is opened. Names are those of torchvision's
+They are read from a safetensors file and never unpickled. Names are those of torchvision's
 `inception_v3`. Weights of 1,008 classes are TensorFlow's of 2015, which published FIDs use, and
 their network pools a little differently: averages leave out the margin, and the last block takes a
 maximum.
 """
 
-import io
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +23,6 @@ SIDE = 299
 FEATURES = 2048
 TENSORFLOW_CLASSES = 1008
 MOST_BYTES = 2**28
-HUB = Path("torch-hub")
-"""Given for a file: whichever of PUBLISHED is at hand."""
-PUBLISHED = (
-    "pt_inception-2015-12-05-6726825d.pth",
-    "weights-inception-2015-12-05-6726825d.pth",
-    "inception_v3_google-0cc3c7bd.pth",
-)
-"""As their publishers call them: each name ends with how the file's SHA-256 begins."""
 EPSILON = 1e-3
 """Of its batch norms."""
 AT_ONCE = 50
@@ -56,18 +45,13 @@ class Inception:
 
     @classmethod
     def read(cls, file: Path) -> "Inception":
-        """From a safetensors file, or from HUB, whatever else it may be refused as."""
-        hub = file == HUB
-        file = _in_hub() if hub else file
+        """From a safetensors file, whatever else it may be refused as."""
         with reading(file):
-            if not hub and file.suffix != ".safetensors":
-                raise DataLensError(
-                    f"weights of Inception-v3 are read from FILE.safetensors, or {HUB}."
-                )
+            if file.suffix != ".safetensors":
+                raise DataLensError("weights of Inception-v3 are read from FILE.safetensors.")
             content = read_whole(file, at_most=MOST_BYTES)
-            weights = _published(file, content) if hub else load(content)
             try:
-                return cls({name: weight.float() for name, weight in weights.items()})
+                return cls({name: weight.float() for name, weight in load(content).items()})
             except (KeyError, RuntimeError, IndexError) as error:
                 raise DataLensError(f"it lacks weights of Inception-v3 ({error}).") from None
 
@@ -176,26 +160,6 @@ class Inception:
 
     def _maxima(self, x: Tensor) -> Tensor:
         return F.max_pool2d(x, 3, 1, 1)
-
-
-def _in_hub() -> Path:
-    """The first of the published files that torch.hub has, which downloads nothing here."""
-    folder = Path(torch.hub.get_dir()) / "checkpoints"
-    for name in PUBLISHED:
-        if (folder / name).is_file():
-            return folder / name
-    raise DataLensError(
-        f"{HUB}: there is none of {', '.join(PUBLISHED)} in {folder}; put one there, or give"
-        " FILE.safetensors."
-    )
-
-
-def _published(file: Path, content: bytes) -> dict[str, Tensor]:
-    """What a published file holds: known before it is unpickled, and then tensors alone."""
-    if not sha256(content).hexdigest().startswith(file.stem.rpartition("-")[2]):
-        raise DataLensError("it is not the file that was published; download it again.")
-    weights: dict[str, Tensor] = torch.load(io.BytesIO(content), "cpu", weights_only=True)
-    return weights
 
 
 def _folded(weights: dict[str, Tensor], name: str) -> tuple[Tensor, Tensor]:

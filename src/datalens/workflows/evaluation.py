@@ -99,8 +99,8 @@ def evaluate_synthetic(
 ) -> dict[str, Any]:
     """Every figure. For a run they are also kept under RUN/internal, never published.
 
-    `features` is a file with the weights of Inception-v3, or "torch-hub"; without it, distances are
-    taken in the features of the domain classifier.
+    `features` is a file with the weights of Inception-v3; without it, distances are taken in the
+    features of the domain classifier.
     """
     if seeds < 1:
         raise DataLensError(f"--seeds must be at least 1, got {seeds}.")

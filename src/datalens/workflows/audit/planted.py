@@ -176,6 +176,7 @@ def _one_run(method: str, world: World, folder: Path) -> Transcript:
 
 def listen(method: str, records: Records, folder: Path) -> Tapped:
     """A real run, with exact noise and a ledger of its own."""
+    (folder / "internal").mkdir(parents=True)
     session = Tapped(
         run="audit",
         secret=new_secret(None),

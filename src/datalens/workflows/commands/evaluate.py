@@ -34,7 +34,7 @@ def evaluate(
         bool, typer.Option("--all", help="More classifiers, and all of them on real data too.")
     ] = False,
     features: Annotated[
-        Path | None, typer.Option(help="Weights of Inception-v3: FILE.safetensors, or torch-hub.")
+        Path | None, typer.Option(help="Weights of Inception-v3: FILE.safetensors.")
     ] = None,
     private_validation: Annotated[
         float | None,

@@ -171,10 +171,7 @@ class Ledger:
         Only a keyed hash is kept, under a key that never leaves this file, and outside the rows.
         """
         with self._transaction() as database:
-            (key,) = database.execute("SELECT key FROM secret").fetchone()
-            value = hmac.digest(key, fingerprint, "sha256")
-            stored = database.execute("SELECT value FROM fingerprints WHERE kind = ?", (of,))
-            known = {row[0] for row in stored}
+            value, known = _sought(database, fingerprint, of)
             if value not in known:
                 database.execute("INSERT INTO fingerprints VALUES (?, ?)", (of, value))
             return not known or value in known
@@ -182,9 +179,8 @@ class Ledger:
     def knows(self, fingerprint: bytes, *, of: Literal["files", "arrays"]) -> bool:
         """Whether these data were used with this ledger; nothing is remembered."""
         with self._transaction() as database:
-            (key,) = database.execute("SELECT key FROM secret").fetchone()
-            stored = database.execute("SELECT value FROM fingerprints WHERE kind = ?", (of,))
-            return (hmac.digest(key, fingerprint, "sha256"),) in stored.fetchall()
+            value, known = _sought(database, fingerprint, of)
+            return value in known
 
     def has_spent(self, run: str, key: str) -> bool:
         """Whether this charge has been made."""
@@ -320,3 +316,12 @@ class Ledger:
             + f"; this run would cost {asked:.4g}: ask for less, or see datalens ledger"
             f" {self.path.stem}."
         )
+
+
+def _sought(
+    database: sqlite3.Connection, fingerprint: bytes, kind: str
+) -> tuple[bytes, set[bytes]]:
+    """The keyed hash of these data, and those of all that were used before."""
+    (key,) = database.execute("SELECT key FROM secret").fetchone()
+    stored = database.execute("SELECT value FROM fingerprints WHERE kind = ?", (kind,))
+    return hmac.digest(key, fingerprint, "sha256"), {row[0] for row in stored}

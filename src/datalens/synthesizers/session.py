@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from datalens.data import Records
-from datalens.data.documents import read_json
+from datalens.data.documents import read_json, read_whole
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.mechanism.noise import (
@@ -147,10 +147,10 @@ class Session(Member):
 
     def _recognise(self, seal: Integers) -> bytes:
         """Other records at the same positions would reach teachers that know those before."""
-        file, found = self.folder / "records", seal.tobytes().hex()
+        file, found = self.folder / "records", seal.tobytes().hex().encode()
         if not file.exists() and not self.ledger.rows(self.run):
-            file.write_text(found)
-        elif not file.exists() or file.read_text() != found:
+            file.write_bytes(found)
+        elif read_whole(file, at_most=len(found)) != found:
             raise DataLensError(
                 "This run was started on other records than these, or they lay in another order;"
                 " give it those, or start a new run."

@@ -126,6 +126,14 @@ def test_one_repetition_of_every_cell_comes_before_the_second_of_any(tmp_path: P
     assert [seed for _, seed in work.begun] == [0, 0, 1, 1]
 
 
+def test_what_takes_long_does_not_come_last(tmp_path: Path) -> None:
+    work = Fake()
+    bench(tmp_path, asked(methods=["class-gaussian", "gpate", "dcgan"]), work, seeds=2)
+    begun = [(stem.split("-")[1], seed) for stem, seed in work.begun]
+    assert begun == [(method, seed) for seed in (0, 1) for method in ("dcgan", "gpate", "class")]
+    assert set(running.SLOWEST) == set(METHODS)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interruption_keeps_what_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: int

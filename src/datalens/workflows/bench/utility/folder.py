@@ -28,7 +28,7 @@ class Folder:
         self.results = read_results(path)
 
     def missing(self, cells: Sequence[Cell], seeds: int, images: int) -> list[tuple[Cell, int]]:
-        """Cells and seeds still to be done: first one repetition of each, then the next."""
+        """Cells and seeds still to be done."""
         for cell in cells:
             if cell.stem in self.results:
                 check_same(cell, self.results[cell.stem], self.path / f"{cell.stem}.json", images)

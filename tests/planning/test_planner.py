@@ -150,6 +150,9 @@ def test_cautions_say_what_is_wrong_and_nothing_else() -> None:
     assert not any("one class" in each for each in cautions(heard))
     poor = resolved(n=2000, epsilon=0.4)
     assert USELESS < predict(poor).share < POOR and "poor images" in cautions(poor)[0]
+    assert "neither clusters nor a labeller" in cautions(poor)[1]
+    assert poor.start.clusters is None and poor.start.labeller is None
+    assert not any("labeller" in each for each in cautions(heard))
 
 
 def test_a_method_that_nothing_is_known_of_has_no_prediction() -> None:

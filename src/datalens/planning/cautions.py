@@ -4,6 +4,7 @@ from datalens.data import shard_size
 from datalens.planning.prediction import predict
 from datalens.synthesizers.frozen import FrozenPlan
 from datalens.synthesizers.plan import Plan, VotingPlan
+from datalens.synthesizers.warm_start import WarmStartPlan
 
 USELESS, POOR = 0.25, 0.5
 """Share of the way from chance to what images without noise would give."""
@@ -17,7 +18,7 @@ def cautions(plan: FrozenPlan) -> list[str]:
     """Sentences, the gravest first; none where all is well."""
     found = []
     if isinstance(plan, Plan):
-        found += _too_few(plan)
+        found += _too_few(plan) + _plain(plan)
     if isinstance(plan, VotingPlan):
         found += _drowned(plan) + _one_class(plan)
     return found + _delta(plan)
@@ -33,6 +34,16 @@ def _too_few(plan: Plan) -> list[str]:
         f"{plan.public.n_records:,} records at epsilon {plan.settings.epsilon:g} are too few"
         f"{for_this}: expect {what} (a judge near {100 * expected.accuracy:.0f} %, where chance is"
         f" {100 * expected.chance:.0f} %)."
+    ]
+
+
+def _plain(plan: Plan) -> list[str]:
+    start = plan.start
+    if not isinstance(start, WarmStartPlan) or start.clusters or start.labeller:
+        return []
+    return [
+        f"{plan.public.n_records:,} records at epsilon {plan.settings.epsilon:g} bear neither"
+        " clusters nor a labeller: images vary around one mean a class, as those of class-gaussian."
     ]
 
 

@@ -31,12 +31,16 @@ def measure(
     parser.add_argument("--seeds", type=int, default=seeds)
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=len(changes), help="so many changes alone")
+    parser.add_argument("--only", help="changes of this method alone")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("docs/results") / script.replace("_", "-"))
     given = parser.parse_args()
+    if given.only and given.only not in (method for method, _ in changes):
+        parser.error(f"--only {given.only}: there is no change of it")
     cells = [
         cell
         for method, settings in changes[: given.first]
+        if given.only in (None, method)
         for cell in asked(
             datasets=given.datasets,
             methods=[method],
@@ -51,8 +55,9 @@ def measure(
         jobs=given.jobs,
         out=given.out,
         command=(
-            f"python benchmarks/{script}.py --first {given.first} --seeds {given.seeds}"
-            f" --images {given.images}"
+            f"python benchmarks/{script}.py --first {given.first}"
+            + (f" --only {given.only}" if given.only else "")
+            + f" --seeds {given.seeds} --images {given.images}"
         ),
         images=given.images,
     )

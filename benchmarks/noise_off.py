@@ -1,8 +1,10 @@
 """Does each rival learn at all? A budget so large that its noise is next to nothing.
 
     python benchmarks/noise_off.py --jobs 2
+    python benchmarks/noise_off.py --datasets fashion-mnist --only pategan --jobs 2
 
-Judged on held-out training records of MNIST. Where noise costs nothing, so do steps and large
+Judged on held-out training records of MNIST, and of Fashion-MNIST for the one rival that stays
+behind its published figure there. Where noise costs nothing, so do steps and large
 shards: settings beside a method's name are those that it was given.
 """
 
@@ -22,7 +24,7 @@ RIVALS: list[Change] = [
         | {"refresh_every": 5, "steps": 2000}
         | {"generator_learning_rate": 1e-3, "moving_average": 0.998},
     ),
-    ("pategan", {"steps": 400}),
+    ("pategan", FEW | {"steps": 500, "moving_average": 0.98}),
     ("gswgan", {}),
     ("gpate", {}),
     ("pategan", {}),

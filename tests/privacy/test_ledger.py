@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.noise import ExactNoise, Integers, Noise
 from datalens.mechanism.topagg import TopAgg
 from datalens.privacy.accountants import Charge
-from datalens.privacy.chain import GENESIS, digest, link
+from datalens.privacy.chain import GENESIS, Row, digest, link
 from datalens.privacy.ledger import AlreadySpent, BudgetExceeded, Ledger, ledger_path
 from datalens.privacy.releases import Releases
 
@@ -39,6 +40,41 @@ def test_it_refuses_the_release_that_would_exceed(ledger: Ledger) -> None:
     with pytest.raises(BudgetExceeded):
         ledger.spend("run", "c", EVENT, count=1)
     assert sum(charge.count for charge in ledger.charges("run")) == 5
+
+
+def test_two_handles_see_each_others_charges(ledger: Ledger) -> None:
+    other = Ledger(ledger.path)
+    for key, at in enumerate((ledger, other, ledger, other)):
+        at.spend("run", f"{key}", EVENT, count=1)
+    other.spend("run", "last", EVENT, count=1)
+    with pytest.raises(BudgetExceeded, match="used 5"):
+        ledger.spend("run", "more", EVENT, count=1)
+    other.settle("run")
+    with pytest.raises(BudgetExceeded, match="settled"):
+        ledger.spend("run", "more", EVENT, count=1)
+
+
+def test_a_file_in_the_place_of_another_is_read_anew(ledger: Ledger) -> None:
+    copy = ledger.path.with_suffix(".copy")
+    shutil.copy(ledger.path, copy)
+    ledger.spend("run", "here", EVENT, count=1)
+    Ledger(copy).spend("run", "there", EVENT, count=4)  # as many rows, and others
+    shutil.copy(copy, ledger.path)
+    with pytest.raises(BudgetExceeded, match="used 4"):
+        ledger.spend("run", "more", EVENT, count=2)
+    ledger.spend("run", "more", EVENT, count=1)
+
+
+def test_a_long_run_is_not_read_again_at_each_charge(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    monkeypatch.setattr(
+        Row, "body", property(lambda row: read.append(row.row) or json.loads(row.text))
+    )
+    for key in range(5):
+        ledger.spend("run", f"{key}", EVENT, count=1)
+    assert read == [1, 2, 3, 4, 5]  # the reservation, and each charge but the last, once
 
 
 def test_it_refuses_what_was_not_reserved(ledger: Ledger) -> None:

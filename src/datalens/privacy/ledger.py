@@ -24,7 +24,7 @@ from datalens.privacy.accountants import Charge
 from datalens.privacy.accountants import epsilon as cost
 from datalens.privacy.cap import Cap
 from datalens.privacy.chain import GENESIS, Row, check, digest, link
-from datalens.privacy.standing import Standing
+from datalens.privacy.standing import RunStanding, Standing
 
 VERSION = 2
 """Of the file's schema. Another one is refused, never guessed at."""
@@ -42,6 +42,8 @@ _TABLES = (
     "CREATE TABLE fingerprints (kind TEXT NOT NULL, value BLOB NOT NULL)",
     "CREATE TABLE secret (key BLOB NOT NULL)",
 )
+
+_ROWS = "SELECT row, run, key, body, hash FROM entries"
 
 OWNER = "owner"
 """Stands where a run's name would, in rows that the data's owner has written."""
@@ -96,6 +98,8 @@ class Ledger:
     ) -> None:
         """The ledger in this file, which is made if need be; later it must not disappear."""
         self.path, self._clock = Path(path), clock
+        self._last: dict[str, tuple[int, str, RunStanding]] = {}
+        """The last row of each run that was followed, its hash, and where the run stood then."""
         if self.path.exists() and not self.path.is_file():
             raise DataLensError(f"The ledger {self.path} is no plain file.")
         if not make and not self.path.exists():
@@ -125,7 +129,7 @@ class Ledger:
         if count < 1:
             raise DataLensError(f"A release is charged at least once, got {count}.")
         with self._transaction() as database:
-            known = self._standing(database, run).runs.get(run)
+            known = self._followed(database, run)
             if known is None:
                 raise BudgetExceeded(f"Run {run} has reserved nothing in the ledger.")
             if known.state == "ended":
@@ -263,23 +267,44 @@ class Ledger:
         database.execute("INSERT INTO secret VALUES (?)", (secrets.token_bytes(32),))
         self.path.chmod(0o600)
 
-    def _read(self, database: sqlite3.Connection, run: str | None = None) -> list[Row]:
+    def _read(
+        self, database: sqlite3.Connection, run: str | None = None, *, after: int = 0
+    ) -> list[Row]:
         """Rows in order; the chain is checked where all of them are read."""
-        found = database.execute(
-            "SELECT row, run, key, body, hash FROM entries"
-            " WHERE :run IS NULL OR run = :run ORDER BY row",
-            {"run": run},
-        )
+        if run is None:
+            found = database.execute(f"{_ROWS} ORDER BY row")
+        else:
+            found = database.execute(
+                f"{_ROWS} WHERE run = ? AND row > ? ORDER BY row", (run, after)
+            )
         names = ("row", "run", "key", "text", "hash")
         rows = [Row(**dict(zip(names, row, strict=True))) for row in found]
         if run is None:
             check(rows, str(self.path))
         return rows
 
+    def _followed(self, database: sqlite3.Connection, run: str) -> RunStanding | None:
+        """Where the run stands, reading only the rows that it has got since this was last asked.
+
+        All of them, where the last one is no longer what it was: another file lies in its place.
+        """
+        row, hash_, known = self._last.pop(run, (0, "", None))
+        found = database.execute("SELECT hash FROM entries WHERE row = ?", (row,)).fetchone()
+        if found != (hash_,):
+            row, known = 0, None
+        new = self._read(database, run, after=row)
+        known = self._told(new, {run: known} if known else {}).runs.get(run)
+        if known is not None:
+            row, hash_ = (new[-1].row, new[-1].hash) if new else (row, hash_)
+            self._last[run] = row, hash_, known
+        return known
+
     def _standing(self, database: sqlite3.Connection, run: str | None = None) -> Standing:
-        rows = self._read(database, run)
+        return self._told(self._read(database, run), {})
+
+    def _told(self, rows: list[Row], known: dict[str, RunStanding]) -> Standing:
         try:
-            return Standing.of(rows)
+            return Standing.of(rows, known)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise DataLensError(
                 f"The ledger {self.path} holds a row that datalens did not write"

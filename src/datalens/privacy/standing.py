@@ -1,6 +1,6 @@
 """Where a data set stands: every run on its ledger, what is spent, what a cap leaves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -40,9 +40,10 @@ class Standing:
         return self.caps[-1] if self.caps else None
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> "Standing":
-        """Read from the rows, in order."""
-        runs: dict[str, RunStanding] = {}
+    def of(cls, rows: Iterable[Row], known: Mapping[str, RunStanding] = {}) -> "Standing":
+        """Read from the rows, in order, after those that made the runs stand as they are `known`,
+        which they add to."""
+        runs = dict(known)
         caps = []
         for row in rows:
             body = row.body

@@ -225,6 +225,7 @@ def test_a_certificate_with_laplace_noise_has_no_gaussian_epsilon_and_says_lapla
     certificate = PateGan(**SMALL, noise="laplace").fit(records()).certificate
     assert set(certificate["epsilon"]) == {"certified", "paper"}
     assert "exact discrete Laplace on integers" in certificate["statement"]
+    assert "records: whether it was there or blank" in certificate["statement"]
     both = PateGan(**SMALL, noise="laplace", label_prior="bought").fit(records()).certificate
     assert "exact discrete Gaussian and Laplace on integers" in both["statement"]
     plain = PateGan(**SMALL).fit(records()).certificate

@@ -55,5 +55,6 @@ def statement(
         )
     return (
         f"What this run publishes is ({epsilon:.4g}, {delta:g})-differentially private with"
-        f" respect to each of the {records} records. Noise: {source(noise, events)}."
+        f" respect to each of the {records} records: whether it was there or blank. Noise:"
+        f" {source(noise, events)}."
     )

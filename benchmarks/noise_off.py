@@ -24,7 +24,7 @@ RIVALS: list[Change] = [
         | {"refresh_every": 5, "steps": 2000}
         | {"generator_learning_rate": 1e-3, "moving_average": 0.998},
     ),
-    ("pategan", FEW | {"steps": 500, "moving_average": 0.98, "diversity": 0.3}),
+    ("pategan", FEW | {"steps": 1000, "moving_average": 0.98, "diversity": 0.3}),
     ("gswgan", {}),
     ("gpate", {}),
     ("pategan", {}),

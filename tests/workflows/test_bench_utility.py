@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -85,6 +86,16 @@ def bench(
 
 
 STEM = "digits-class-gaussian-epsilon-3"
+
+
+def test_the_judge_learns_from_as_many_images_as_there_are_records_within_reason() -> None:
+    (few,) = asked()
+    facts = few.configuration["data"]
+    assert facts["n_records"] == 1400
+    more = few.configuration | {"data": facts | {"n_records": 60_000}}
+    many = replace(few, configuration=more)
+    assert [few.images(None), many.images(None)] == [1400, 50_000]
+    assert [few.images(200), many.images(200)] == [200, 200]
 
 
 def test_what_is_there_is_skipped_and_more_seeds_are_added(tmp_path: Path) -> None:

@@ -173,7 +173,12 @@ def utility(
     held_out: Annotated[
         bool, typer.Option("--held-out", help="Test on the last sixth of the training records.")
     ] = False,
-    images: Annotated[int, typer.Option(help="Synthetic images the judge learns from.")] = 50_000,
+    images: Annotated[
+        int | None,
+        typer.Option(
+            help="Synthetic images for the judge; usually one for a record, at most 50,000."
+        ),
+    ] = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -181,7 +186,6 @@ def utility(
 
     What is in OUT already is not repeated. No real budget is spent. Exit 1: some came to nothing.
     """
-    from datalens.utility import accuracy
     from datalens.workflows.bench.tables import for_markdown
     from datalens.workflows.bench.utility.cells import asked
     from datalens.workflows.bench.utility.pages import utility_tables
@@ -196,7 +200,7 @@ def utility(
     words += [f"--jobs {jobs}"] if jobs else []
     words += [f"--set {text}" for text in set_ or []]
     words += ["--held-out"] if held_out else []
-    words += [f"--images {images}"] if images != accuracy.JUDGED_IMAGES else []
+    words += [f"--images {images}"] if images else []
     try:
         cells = asked(
             datasets=_parts(datasets),

@@ -14,6 +14,7 @@ from datalens.errors import DataLensError
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.protocol import Synthesizer
+from datalens.utility.accuracy import JUDGED_IMAGES
 from datalens.workflows.fitting import make_synthesizer
 from datalens.workflows.runs import is_private
 
@@ -65,6 +66,11 @@ class Cell:
     def stem(self) -> str:
         """What its files are called."""
         return stem(self.dataset, self.method, self.epsilon, self.held_out, self.overrides)
+
+    def images(self, asked: int | None) -> int:
+        """Synthetic ones for the judge: unless told, one for a private record, within reason."""
+        n: int = self.configuration["data"]["n_records"]
+        return asked or min(n, JUDGED_IMAGES)
 
 
 def stem(

@@ -27,11 +27,14 @@ class Folder:
         self.path = path
         self.results = read_results(path)
 
-    def missing(self, cells: Sequence[Cell], seeds: int, images: int) -> list[tuple[Cell, int]]:
+    def missing(
+        self, cells: Sequence[Cell], seeds: int, images: int | None
+    ) -> list[tuple[Cell, int]]:
         """Cells and seeds still to be done."""
         for cell in cells:
             if cell.stem in self.results:
-                check_same(cell, self.results[cell.stem], self.path / f"{cell.stem}.json", images)
+                path = self.path / f"{cell.stem}.json"
+                check_same(cell, self.results[cell.stem], path, cell.images(images))
         known = {stem: set(result.seeds) for stem, result in self.results.items()}
         return [
             (cell, seed)

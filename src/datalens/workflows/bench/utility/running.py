@@ -40,7 +40,7 @@ def run_bench(
     jobs: int,
     out: Path,
     command: str,
-    images: int,
+    images: int | None,
     data_dir: Path | None = None,
     work: Work | None = None,
 ) -> Bench:
@@ -53,7 +53,9 @@ def run_bench(
     with alone_in(out) as folder:
         missing = folder.missing(cells, seeds, images)
         source = source_digest()
-        orders = [_order(cell, seed, images, data_dir, source) for cell, seed in missing]
+        orders = [
+            _order(cell, seed, cell.images(images), data_dir, source) for cell, seed in missing
+        ]
         orders.sort(key=_turn)
         by_stem = {cell.stem: cell for cell in cells}
         watched = Watched(work or Processes(jobs=jobs), total=len(orders))

@@ -3,9 +3,9 @@
     python benchmarks/compressors.py time
     python benchmarks/compressors.py accuracy --datasets mnist --epsilons 10
 
-Everything goes to docs/results/compressors: times to time.json and time.md, accuracies to one JSON
-a cell, as those of `datalens bench utility`, and accuracy.md. Cells that are there already are not
-repeated.
+Everything goes to docs/results/compressors: times to time.json and time.md, accuracies to
+accuracy.md and one JSON a cell in accuracy/, as those of `datalens bench utility`. Cells that are
+there already are not repeated.
 
 Time: one step of 4,000 teachers, measured with a few of them on one thread, in seconds of the
 processor's time, so that other work beside disturbs little. Repeats of the compressors are
@@ -228,7 +228,7 @@ def accuracy(out: Path, given: argparse.Namespace) -> None:
         list(wanted.values()),
         seeds=given.seeds,
         jobs=given.jobs,
-        out=out,
+        out=out / "accuracy",
         command=f"python benchmarks/compressors.py accuracy --seeds {given.seeds}",
         images=given.images,
     )
@@ -249,7 +249,20 @@ def accuracy_table(results: dict[tuple[str, float, str], Result | None]) -> str:
         printed = [f"({figure:.1f})" for figure in TABLE_5[dataset]]
         rows.append([dataset, "Table 5, epsilon 1", *printed])
     title = "Accuracy in per cent: last epoch (best on test)"
-    return for_markdown(title, (["data", "", *NAMES], rows))
+    return about(results) + for_markdown(title, (["data", "", *NAMES], rows))
+
+
+def about(results: dict[tuple[str, float, str], Result | None]) -> str:
+    all_ = [each for cell in results.values() if cell for each in cell.repetitions]
+    minutes = sorted(each.seconds.all / 60 for each in all_)
+    images = " or ".join(f"{n:,}" for n in sorted({each.synthetic_images for each in all_}))
+    processors = " and ".join(sorted({each.machine["processor"] for each in all_}))
+    return (
+        f"{len(all_)} repetitions of {len(results)} cells, with a judge that learns from {images}"
+        f" images, {minutes[0]:.0f} to {minutes[-1]:.0f} minutes each on one core ({processors})."
+        " Made by `python benchmarks/compressors.py accuracy`; every figure is in"
+        " [accuracy/](accuracy/README.md).\n\n"
+    )
 
 
 def shown(cell: Result | None) -> str:

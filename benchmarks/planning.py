@@ -8,7 +8,7 @@
 - small: few records, small budgets, a quick judge: where images begin to be useful
 - ranks: predicted against measured accuracy in docs/results: Spearman's correlation
 - grid: `datalens bench utility` over a grid of settings on fashion-mini and MNIST, held-out records
-- figure: Theorem 6's terms over k
+- figure: Theorem 6's terms over k, for gradients of teachers and for the Weibull model
 
 All goes to docs/results/planning. Of small and grid, what is there already is not repeated.
 """
@@ -23,17 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from planning_figure import figure
 from planning_grid import RESULTS, correlation, grid, predicted, ranks
 from planning_teachers import agreement_grid
 from sklearn.linear_model import LogisticRegression
 
 from datalens.data import Records, load
 from datalens.planning.kept import DECAY
-from datalens.planning.theory import Descent, best_k, bound, noise_constant, weibull_taus
 from datalens.student.gaussian import frequencies
 from datalens.synthesizers import METHODS
 from datalens.workflows.bench.machine import description
-from datalens.workflows.curves import Panel, svg
 
 SMALL = list(product((1000, 2000, 6000, 20_000), (0.1, 0.3, 1.0, 3.0)))
 SMALL_IMAGES = 1500
@@ -87,43 +86,6 @@ def small(given: argparse.Namespace) -> dict[str, Any]:
         keep(path, {"rows": rows})
         print(row, flush=True)
     return {"rows": rows, "spearman": correlation(rows)}
-
-
-def figure(given: argparse.Namespace) -> dict[str, Any]:
-    """4,000 teachers, 784 values, Weibull gradients of norm 1; what noise costs, over k."""
-    d, shown = 784, [int(k) for k in np.unique(np.geomspace(1, 784, 60).astype(int))]
-    panels, best = [], {}
-    for rho in (0.05, 0.5):
-        descent = Descent(
-            smoothness=1.0,
-            gradient=1.0,
-            clip=1.0,
-            n_values=d,
-            noise=noise_constant(rho=rho, releases=1000, n_teachers=4000),
-            disagreement=(0.0,) * d,
-            step_size=0.01,
-            steps=1000,
-            gap=1.0,
-        )
-        taus = weibull_taus(d, 0.5)
-        best[rho] = {
-            "unquantised": best_k(descent, taus),
-            "signs": best_k(descent, taus, signs_of=4000),
-        }
-        bounds = [bound(descent, top_k=k, tau=float(taus[k - 1])) for k in shown]
-        terms = ("start", "compression", "movement", "noise", "total")
-        panels.append(
-            Panel(
-                title=f"rho {rho:g}, best k {best[rho]['unquantised']}",
-                x_label="k",
-                y_label="bound",
-                x=shown,
-                lines={name: [getattr(b, name) for b in bounds] for name in terms},
-                logarithmic=True,
-            )
-        )
-    (given.out / "tradeoff.svg").write_text(svg(panels))
-    return {"best_k": best}
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {

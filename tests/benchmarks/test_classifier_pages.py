@@ -103,6 +103,14 @@ def test_others_stand_in_the_table_of_the_paper(tmp_path: Path) -> None:
     assert "DPDL" not in page({cells[0]: results[cells[0]]}, [], tmp_path)
 
 
+def test_a_search_without_noise_stands_last(tmp_path: Path) -> None:
+    named = ("dataset", "keep", "clip", "batch_size", "steps", "way", "learning_rate", "accuracy")
+    tried = dict(zip(named, ("fashion-mnist", 0.8, 1.0, 512, 9, 3.0, 0.5, 0.8), strict=True))
+    search = [{**tried, "epsilon": None}, {**tried, "epsilon": 1.0}]
+    rows = [x for x in page({}, search, tmp_path).splitlines() if x.startswith("| fashion-mnist")]
+    assert [row.split("|")[2].strip() for row in rows] == ["1", "inf"]
+
+
 def test_synthetic_data_stands_beside(tmp_path: Path) -> None:
     cell = Cell(dataset="mnist", epsilon=1.0, recipe="default")
     found = {

@@ -32,9 +32,9 @@ from datalens.utility.measures import MEASURED_IMAGES, measured
 from datalens.utility.membership import attacked
 from datalens.utility.nearest import nearest
 from datalens.workflows.cache import Cache
-from datalens.workflows.fitting import Source
 from datalens.workflows.judged import check_classes, is_run, samples_of, was_trained_on
 from datalens.workflows.runs import load_classifier, load_run
+from datalens.workflows.source import Source
 
 T = TypeVar("T")
 Images = NDArray[np.uint8]

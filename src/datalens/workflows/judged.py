@@ -7,9 +7,11 @@ from numpy.typing import NDArray
 
 from datalens.classifiers.simple import subset
 from datalens.data import PublicFacts, load
+from datalens.data.documents import reading
 from datalens.errors import DataLensError
-from datalens.synthesizers.learner import AnyLearner
+from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.workflows.runs import load_run
+from datalens.workflows.source import Source
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -17,6 +19,14 @@ Labels = NDArray[np.int64]
 
 def is_run(synthetic: Path) -> bool:
     return (synthetic / "config.toml").is_file()
+
+
+def sized_as(synthetic: Path, source: Source) -> Source:
+    """With a folder's pictures of the size that a run has."""
+    if not is_run(synthetic):
+        return source
+    with reading(synthetic / "config.toml"):
+        return source.as_in(read_config(synthetic))
 
 
 def samples_of(synthetic: Path, real: PublicFacts, *, at_most: int) -> tuple[Images, Labels]:

@@ -16,9 +16,9 @@ from datalens.errors import DataLensError
 from datalens.synthesizers.session import ledger_name_for
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
-from datalens.workflows.fitting import Source
 from datalens.workflows.judged import Images, check_classes, is_run, samples_of
 from datalens.workflows.runs import holds_classifier, load_any, load_classifier
+from datalens.workflows.source import Source
 
 FOLDER = "validation"
 SEED = 0

@@ -12,9 +12,10 @@ from datalens.data import load
 from datalens.synthesizers import METHODS
 from datalens.workflows.cache import Cache
 from datalens.workflows.evaluation import Effort, evaluate_synthetic
-from datalens.workflows.fitting import Source, fit_run
+from datalens.workflows.fitting import fit_run
 from datalens.workflows.report.internal import write_internal
 from datalens.workflows.runs import load_run
+from datalens.workflows.source import Source
 
 from .test_public import text_of
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from datalens.errors import DataLensError
 from datalens.utility.membership import SYNTHETIC, attacked
-from datalens.workflows.fitting import Source
 from datalens.workflows.judged import was_trained_on
 from datalens.workflows.runs import load_run
+from datalens.workflows.source import Source
 
 
 def audit_samples(run: Path, source: Source, *, seed: int = 0) -> dict[str, Any]:

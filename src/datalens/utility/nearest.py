@@ -84,7 +84,7 @@ def _closest(
 
 
 def _flat(images: Images) -> NDArray[np.float32]:
-    return images.reshape(len(images), -1) / np.float32(255)
+    return np.divide(images.reshape(len(images), -1), 255, dtype=np.float32)
 
 
 def _percentiles(distances: NDArray[np.floating]) -> dict[str, float]:

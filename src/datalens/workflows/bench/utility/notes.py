@@ -4,7 +4,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from datalens.workflows.bench.utility.cells import plain, variants
-from datalens.workflows.bench.utility.printed import NOT_PRIVATE, RECORDS, stands_for, table_of
+from datalens.workflows.bench.utility.printed import (
+    NOT_PRINTED,
+    NOT_PRIVATE,
+    RECORDS,
+    stands_for,
+    table_of,
+)
 from datalens.workflows.bench.utility.results import Result
 from datalens.workflows.presets import load_preset, teachers_within
 
@@ -47,8 +53,9 @@ def _records(cells: list[Result]) -> Iterator[str]:
         here: int = cell.configuration["data"]["n_records"]
         there = RECORDS.get(compared(cell), 0)
         if here < there and not cell.held_out:
+            about = "about " if compared(cell) in NOT_PRINTED else ""
             yield (
-                f"{cell.dataset} has {here:,} training records here; the paper had {there:,},"
+                f"{cell.dataset} has {here:,} training records here; the paper had {about}{there:,},"
                 f" {there / here:.0f} times as many.\n"
             )
 

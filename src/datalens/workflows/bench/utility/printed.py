@@ -139,7 +139,9 @@ RECORDS = {
     "celeba-hair": 96_000,
     "places365": 120_000,
 }
-"""Training records the paper had; of hair about so many, because it prints no number."""
+"""Training records the paper had."""
+NOT_PRINTED = ("celeba-hair",)
+"""Of these it prints no number: it is about so many."""
 
 
 def stands_for(dataset: str, class_names: Collection[str]) -> str:

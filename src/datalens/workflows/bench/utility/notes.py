@@ -55,8 +55,8 @@ def _records(cells: list[Result]) -> Iterator[str]:
         if here < there and not cell.held_out:
             about = "about " if compared(cell) in NOT_PRINTED else ""
             yield (
-                f"{cell.dataset} has {here:,} training records here; the paper had {about}{there:,},"
-                f" {there / here:.0f} times as many.\n"
+                f"{cell.dataset} has {here:,} training records here; the paper had"
+                f" {about}{there:,}, {there / here:.0f} times as many.\n"
             )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from datalens.data import PublicFacts
 from datalens.ensemble import Teachers, make_discriminator
-from datalens.planning.cautions import POOR, USELESS, cautions
+from datalens.planning.cautions import POOR, USELESS, cautions, unlike
 from datalens.planning.kept import APART, DECAY, clusters_kept, labels_kept, means_signal
 from datalens.planning.machine import Rates, calibrate, memory, seconds
 from datalens.planning.planner import option, outlook
@@ -60,7 +60,7 @@ def test_what_it_leads_to_is_within_two_points_of_the_best_that_was_measured(dat
 
 def test_two_thousand_at_a_tenth_are_told_that_nothing_will_come_out() -> None:
     found = outlook(public(2000), epsilon=0.1)
-    assert not found.useful and "no useful images" in found.best.cautions[0]
+    assert not found.useful and "no useful images" in str(found.best.cautions[0])
     assert found.needed_records and found.needed_epsilon
     more, larger = found.needed_records, found.needed_epsilon
     for n, budget, enough in [
@@ -138,21 +138,36 @@ def test_more_records_or_budget_never_predict_less(settings: dict[str, Any]) -> 
         assert all(0.1 <= each < 1 for each in found)
 
 
+def said(plan: Plan) -> list[str]:
+    return [str(caution) for caution in cautions(plan)]
+
+
 def test_cautions_say_what_is_wrong_and_nothing_else() -> None:
-    assert cautions(resolved()) == []
-    assert "delta" in cautions(resolved(delta=1e-3))[0]
+    assert said(resolved()) == []
+    assert "delta" in said(resolved(delta=1e-3))[0]
     drowned = resolved(warm_start=False, n_teachers=200, steps=50)
-    assert any("unanimous" in each for each in cautions(drowned))
+    assert any("unanimous" in each for each in said(drowned))
     heard = resolved(warm_start=False, n_teachers=3000, steps=1, epsilon=10.0)
-    assert not any("unanimous" in each for each in cautions(heard))
+    assert not any("unanimous" in each for each in said(heard))
     paired = resolved(n=4000, warm_start=False, n_teachers=2000, epsilon=10.0)
-    assert any("10 % of the teachers see one class" in each for each in cautions(paired))
-    assert not any("one class" in each for each in cautions(heard))
+    assert any("10 % of the teachers see one class" in each for each in said(paired))
+    assert not any("one class" in each for each in said(heard))
     poor = resolved(n=2000, epsilon=0.4)
-    assert USELESS < predict(poor).share < POOR and "poor images" in cautions(poor)[0]
-    assert "neither clusters nor a labeller" in cautions(poor)[1]
+    assert USELESS < predict(poor).share < POOR and "poor images" in said(poor)[0]
+    assert "neither clusters nor a labeller" in said(poor)[1]
     assert poor.start.clusters is None and poor.start.labeller is None
-    assert not any("labeller" in each for each in cautions(heard))
+    assert not any("labeller" in each for each in said(heard))
+
+
+def test_percentages_of_other_images_only_rank() -> None:
+    assert unlike(public()) == [] and unlike(public(2000, classes=2)) == []
+    for shape in ((3, 28, 28), (1, 64, 64), (3, 64, 64)):
+        (found,) = unlike(replace(public(), shape=shape))
+        assert "only rank" in found.what and "x".join(map(str, shape)) in found.why
+    colour = outlook(replace(public(8500, classes=2), shape=(3, 64, 64)), epsilon=1.0)
+    assert colour.best.prediction.accuracy > 0.8  # beyond what anyone has reached there
+    assert all(unlike(colour.public)[0] in each.cautions for each in colour.options)
+    assert not any(each.cautions for each in outlook(public(), epsilon=1.0).options[:3])
 
 
 def test_a_method_that_nothing_is_known_of_has_no_prediction() -> None:

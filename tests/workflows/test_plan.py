@@ -1,6 +1,7 @@
 """`datalens plan`: same plans as `datalens fit`, no record read, nothing spent."""
 
 import builtins
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -77,8 +78,37 @@ def test_a_good_budget_is_led_to_the_default(run: Any) -> None:
     found = run("plan", "mnist", "--epsilon", 1, "--no-calibrate")
     assert found.out.strip().endswith("Go on with: datalens fit mnist --epsilon 1 --delta 1e-05")
     assert "No useful" not in found.out
-    for word in ("--vote-share 0.2", "class-gaussian", "1.2168 by the paper", "missed"):
+    for word in ("--vote-share 0.2", "class-gaussian", "by the paper", "missed", "teachers"):
         assert word in found.out
+    costs = re.findall(r"│ (\d) │ ([\d.]+) +│ ([\d.]+) +│ ([\d.]+) +│", found.out)
+    assert costs == [(str(i), "1.0000", "1.2168", "0.9150") for i in range(1, 9)]
+    assert max(len(line) for line in found.out.splitlines() if line[:1] in "┏┃┡│└") <= 80
+
+
+def test_each_warning_is_said_once_with_the_options_it_is_about(run: Any) -> None:
+    """3x64x64: votes drown in six of eight options, of which the first is none."""
+    facts = ("--records", 8500, "--shape", "3x64x64", "--classes", 2, "--epsilon", 1)
+    found = run("plan", *facts, "--no-calibrate").out
+    told = run("plan", *facts, "--no-calibrate", "--json").json["options"]
+    drowned = [i for i, each in enumerate(told, 1) if "unanimous" in " ".join(each["cautions"])]
+    assert drowned == [3, 4, 5, 6, 7, 8]
+    assert all((each["sigma"] or 0) * 2 > (each["teachers"] or 0) for each in told[2:])
+    said = [line for line in found.splitlines() if line.startswith("Careful")]
+    (noise,) = [line for line in said if "unanimous" in line]
+    assert noise.startswith("Careful with 3 to 8: ") and "Of 3: 425 teachers" in noise
+    (rank,) = [line for line in said if "only rank" in line]
+    assert rank.startswith("Careful with 1 to 8: ")
+    clear = run("plan", "mnist", "--epsilon", 1, "--no-calibrate").out
+    assert "unanimous" not in clear and "only rank" not in clear
+
+
+def test_a_part_of_a_named_data_set_can_be_planned(run: Any) -> None:
+    part = ("plan", "celeba-gender", "--epsilon", 10, "--no-calibrate", "--records")
+    found = run(*part, 8500, "--json").json
+    assert (found["records"], found["shape"], found["classes"]) == (8500, [3, 64, 64], 2)
+    # fit by that name would take all of them.
+    assert "datalens fit DATA " in run(*part, 8500).out
+    assert "datalens fit celeba-gender " in run(*part, 162_770).out
 
 
 def test_times_come_from_a_calibration(run: Any) -> None:
@@ -106,7 +136,8 @@ def test_the_plot_has_its_curves(run: Any, tmp_path: Path) -> None:
     [
         (("--epsilon", 1), "--records, --shape and --classes"),
         (("own.npz", "--epsilon", 1), "plan reads no data"),
-        (("mnist", "--epsilon", 1, "--records", 5), "published"),
+        (("mnist", "--epsilon", 1, "--records", 60_001), "60,000"),
+        (("mnist", "--epsilon", 1, "--records", 0), "no records"),
         (("places365", "--epsilon", 1), "give --records"),
         (("mnist", "--epsilon", 1, "--classes", 5), "leave them out"),
         (("mnist", "--epsilon", -1), "epsilon"),

@@ -12,7 +12,7 @@ from typing import Any
 from datalens.data import PublicFacts, shard_size
 from datalens.data.limits import MAX_RECORDS
 from datalens.errors import DataLensError
-from datalens.planning.cautions import POOR, USELESS, cautions
+from datalens.planning.cautions import POOR, USELESS, Caution, cautions, unlike
 from datalens.planning.machine import Rates, memory, seconds
 from datalens.planning.prediction import Prediction, predict
 from datalens.privacy.accountants import AccountantName, epsilon
@@ -35,7 +35,7 @@ class Option:
     prediction: Prediction
     epsilon: dict[str, float]
     """By each accountant."""
-    cautions: list[str]
+    cautions: list[Caution]
     seconds: float | None
     """None if the machine was not measured."""
     memory: int
@@ -69,7 +69,7 @@ class Option:
             "epsilon": self.epsilon,
             "seconds": self.seconds,
             "memory_bytes": self.memory,
-            "cautions": self.cautions,
+            "cautions": [str(caution) for caution in self.cautions],
             "settings": plan.settings.model_dump(exclude_none=True),
         }
 
@@ -151,7 +151,7 @@ def option(
         plan=plan,
         prediction=expected,
         epsilon={name: epsilon(plan.charges, plan.settings.delta, name) for name in SHOWN},
-        cautions=cautions(plan),
+        cautions=cautions(plan) + unlike(public),
         seconds=None if rates is None else seconds(plan, rates),
         memory=memory(plan),
     )

@@ -11,6 +11,7 @@ from datalens.data import PublicFacts, catalogue, describe
 from datalens.data.records import declared_classes
 from datalens.data.resizing import check_image_size
 from datalens.errors import DataLensError
+from datalens.planning.cautions import Caution
 from datalens.planning.planner import SHOWN, Option, Outlook, option
 from datalens.privacy.accountants import epsilon
 from datalens.synthesizers.plan import VotingPlan
@@ -19,6 +20,8 @@ from datalens.workflows.curves import Panel, svg
 
 POINTS = 30
 """Of a curve."""
+UNNAMED = "records"
+"""What is known by no name, as a reader's own."""
 
 
 def facts_of(
@@ -34,7 +37,7 @@ def facts_of(
         if records is None or shape is None or classes is None:
             raise DataLensError("Name a data set, or give --records, --shape and --classes.")
         public = PublicFacts(
-            name="records",
+            name=UNNAMED,
             n_records=records,
             shape=_shape(shape),
             class_names=declared_classes(classes, None),
@@ -57,14 +60,17 @@ def _published(dataset: str, records: int | None) -> PublicFacts:
             " --records, --shape and --classes instead."
         )
     known = describe(dataset)
-    if (known.n_records is None) is (records is None):
+    published = known.n_records
+    if records is None and published is None:
+        raise DataLensError(f"How many records {dataset} has is not published; give --records.")
+    if records is not None and published is not None and records > published:
         raise DataLensError(
-            f"How many records {dataset} has is "
-            + ("published; leave out --records." if records else "not published; give --records.")
+            f"{dataset} has {published:,} records; --records is for a part of them, got {records}."
         )
+    count = published if records is None else records
     return PublicFacts(
-        name=dataset,
-        n_records=known.n_records or records or 0,
+        name=dataset if published in (None, count) else UNNAMED,  # a part of it is a reader's own
+        n_records=count or 0,
         shape=known.shape,
         class_names=known.class_names,
         why=known.public,
@@ -79,8 +85,9 @@ def _shape(text: str) -> tuple[int, int, int]:
     return channels, height, width
 
 
-def tables(found: Outlook) -> dict[str, Rows]:
-    """One row an option, by number; how they vote, for those that do."""
+def tables(found: Outlook, accountants: dict[str, str]) -> dict[str, Rows]:
+    """One row an option, by number; how they vote, for those that do; what they cost, by
+    accountants, who are given with what they are called."""
     told = [each.to_json() for each in found.options]
     public, budget = found.public, found.best.plan.settings
     title = (
@@ -88,12 +95,19 @@ def tables(found: Outlook) -> dict[str, Rows]:
         f" classes, epsilon {budget.epsilon:g}, delta {budget.delta:g}"
     )
     heads = ["", "datalens fit ...", "judge %", "S/N", "releases", "time", "GiB"]
-    votes = ["", "teachers", "shard", "k", "sigma", "quorum", "steps", "agree", "false", "missed"]
+    votes = ["", "teachers", "shard", "k", "sigma", "beta", "steps", "agree", "false", "missed"]
     return {
         title: (heads, [_expected(i, each) for i, each in enumerate(told, 1)]),
         "Votes": (
             votes,
             [_votes(i, each) for i, each in enumerate(told, 1) if each["teachers"]],
+        ),
+        "Epsilon": (
+            ["", *(accountants[name] for name in SHOWN)],
+            [
+                [str(i), *(f"{each.epsilon[name]:.4f}" for name in SHOWN)]
+                for i, each in enumerate(found.options, 1)
+            ],
         ),
     }
 
@@ -130,6 +144,38 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
+def warnings(found: Outlook) -> list[str]:
+    """Each once, with the options it is about; where particulars differ, those of the first."""
+    about: dict[str, dict[int, Caution]] = {}
+    for number, each in enumerate(found.options, 1):
+        for caution in each.cautions:
+            about.setdefault(caution.what, {})[number] = caution
+    return [
+        f"Careful with {_spoken(list(by_option))}: {_together(by_option)}"
+        for by_option in about.values()
+    ]
+
+
+def _together(by_option: dict[int, Caution]) -> str:
+    number, first = next(iter(by_option.items()))
+    if len(set(by_option.values())) == 1:
+        return str(first)
+    return f"{first.what}. Of {number}: {first.why}."
+
+
+def _spoken(numbers: list[int]) -> str:
+    """1, 2, 3, 5 as "1 to 3, 5"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
+
+
 def verdict(found: Outlook) -> str:
     """What a user should take away, in a sentence or two."""
     best = found.best
@@ -139,7 +185,7 @@ def verdict(found: Outlook) -> str:
         words = "Poor images will come out of this."
     else:
         budget = f"--epsilon {best.plan.settings.epsilon:g} --delta {best.plan.settings.delta:g}"
-        name = found.public.name if found.public.name != "records" else "DATA"
+        name = found.public.name if found.public.name != UNNAMED else "DATA"
         return f"Go on with: datalens fit {name} {budget} {best.words}".rstrip()
     needed = []
     if found.needed_records:

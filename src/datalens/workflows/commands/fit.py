@@ -120,11 +120,12 @@ def fit(
         "steps": steps,
         "warm_start": warm_start,
         "vote_share": vote_share,
-        "keep_all": True if no_top_k else None,
-        "quantise": False if no_quantisation else None,
-        "threshold": False if no_threshold else None,
         "label_prior": label_prior,
     }
+    # Names of switches are free for --set where they are off: gpate has a threshold that is none.
+    given |= {"keep_all": True} if no_top_k else {}
+    given |= {"quantise": False} if no_quantisation else {}
+    given |= {"threshold": False} if no_threshold else {}
     overrides = chosen(given, set_ or [])
     first = True
     try:

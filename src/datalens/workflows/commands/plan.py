@@ -14,7 +14,7 @@ def plan(
     epsilon: Annotated[float, typer.Option(help="The budget.")],
     dataset: Annotated[str | None, typer.Argument(help="A data set by name; none is read.")] = None,
     delta: Annotated[float, typer.Option(help="The chance that it does not hold.")] = 1e-5,
-    records: Annotated[int | None, typer.Option(help="How many there are.")] = None,
+    records: Annotated[int | None, typer.Option(help="How many there are, or are used.")] = None,
     shape: Annotated[str | None, typer.Option(help="Of an image: 1x28x28.")] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes.")] = None,
     image_size: ImageSize = None,
@@ -28,7 +28,7 @@ def plan(
 ) -> None:
     """Settings, ranked by what they should give: from public facts alone, spending nothing."""
     from datalens.planning.machine import calibrate as measure
-    from datalens.planning.planner import SHOWN, option, outlook
+    from datalens.planning.planner import option, outlook
     from datalens.workflows import forecast
     from datalens.workflows.bench.tables import for_terminal
 
@@ -47,12 +47,10 @@ def plan(
     if as_json:
         print_json(found.to_json())
         return
-    for title, rows in forecast.tables(found).items():
+    for title, rows in forecast.tables(found, ACCOUNTANTS).items():
         Console().print(for_terminal(title, rows))
-    costs = [f"{found.best.epsilon[name]:.4f} {ACCOUNTANTS[name]}" for name in SHOWN]
-    typer.echo(f"The first costs epsilon {', '.join(costs)}.")
-    for sentence in found.best.cautions:
-        typer.echo(f"Careful: {sentence}")
+    for sentence in forecast.warnings(found):
+        typer.echo(sentence)
     for sentence in found.refused:
         typer.echo(f"Left out: {sentence}")
     typer.echo(forecast.verdict(found))

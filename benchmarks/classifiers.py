@@ -6,9 +6,10 @@
     python benchmarks/classifiers.py pages
 
 Tables: `must` (MNIST, keep 0.8 where it must hold), `plain` (the same with keep 1), 10, `scatter`,
-`beside` (`datalens classify` as it is by default), 8a, 9, 8b (CIFAR-10 on frozen features), 11
-(with Table 11's parameters) and `rest` (epsilon 0.3 and 0.7). A cell that is there is not repeated;
-cells go to docs/results/dpsgd/cells, README.md and figure3.svg beside them.
+`beside` (`datalens classify` as it is by default), 8a, `dpdl` (sized by moments), 9, 8b (CIFAR-10
+on frozen features), 11 (with Table 11's parameters) and `rest` (epsilon 0.3 and 0.7). A cell that
+is there is not repeated; cells go to docs/results/dpsgd/cells, README.md and figure3.svg beside
+them.
 
     python benchmarks/classifiers.py search --epsilons 0.2,1 --ways 100,200,400
 

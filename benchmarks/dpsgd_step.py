@@ -1,4 +1,4 @@
-"""What compressing gradients costs: a step of TopAgg beside one of plain DP-SGD.
+"""What compressing gradients costs: a step of TopAgg beside one of plain DP-SGD, and Opacus's own.
 
     python benchmarks/dpsgd_step.py --out docs/results/dpsgd/step.json
 
@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-METHODS = ("dpsgd", "topagg", "dimensions")
+METHODS = ("opacus", "dpsgd", "topagg", "dimensions")
+"""All stand beside the first: Opacus's own optimiser, with noise of PyTorch's generator."""
 
 
 def measure(method: str, batch: int, steps: int) -> dict[str, float]:
@@ -55,6 +56,7 @@ def measure(method: str, batch: int, steps: int) -> dict[str, float]:
 
 def build(method: str, batch: int) -> tuple[Any, Any]:
     import torch
+    from opacus.optimizers import DPOptimizer
     from torch import nn
 
     from datalens.classifiers.dpsgd import PrivateOptimizer, with_example_gradients
@@ -74,6 +76,9 @@ def build(method: str, batch: int) -> tuple[Any, Any]:
         "expected_batch_size": batch,
     }
     inner = torch.optim.SGD(model.parameters(), lr=0.05)
+    if method == "opacus":
+        del named["noise"]
+        return DPOptimizer(inner, **named), with_example_gradients(model)
     if method == "dpsgd":
         return PrivateOptimizer(inner, **named), with_example_gradients(model)
     compressed = TopAggOptimizer(inner, keep=0.8, variant=method, **named)  # type: ignore[arg-type]
@@ -85,6 +90,7 @@ def take(watched: Any, optimizer: Any, images: Any, labels: Any) -> None:
 
     cross_entropy(watched(images), labels, reduction="sum").backward()
     optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -96,7 +102,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             command += ["--batch", str(arguments.batch), "--steps", str(arguments.steps)]
             made = subprocess.run(command, capture_output=True, text=True, check=True)
             found[method].append(json.loads(made.stdout))
-    plain = found["dpsgd"]
+    plain = found[METHODS[0]]
     ratios = {
         method: {
             name: [ours[name] / theirs[name] for ours, theirs in zip(rows, plain, strict=True)]

@@ -20,6 +20,8 @@ SMALL = (0.05, *HELD)
 BESIDE = (0.2, 1.0, 10.0)
 """Epsilons at which synthetic data was judged."""
 GREY = ("mnist", "fashion-mnist")
+OF_MOMENTS = (0.5, 0.7, 1.0)
+"""Epsilons that 32 moments can show at all: log(1 / delta) / 32 is 0.36."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,11 @@ def mnist(keep: float, epsilon: float | None, variant: Variant = "topagg") -> Ce
     )
 
 
+def dpdl(epsilon: float) -> Cell:
+    """DP-SGD, sized by the moments accountant: the paper's DPDL."""
+    return Cell(dataset="mnist", keep=1.0, epsilon=epsilon, recipe="dpdl")
+
+
 def product(dataset: str, network: Any, epsilon: float) -> Cell:
     """As `datalens classify` does it when nothing else is said."""
     keep = 0.8 if network == "cnn" else 1.0
@@ -85,6 +92,7 @@ def tables(backbones: Sequence[Network] = ("efficientnet-lite0",)) -> dict[str, 
         "scatter": [product(dataset, "wavelets", e) for dataset in GREY for e in SMALL],
         "beside": [product(d, n, e) for d in GREY for e in BESIDE for n in ("cnn", "wavelets")],
         "8a": [mnist(keep, epsilon) for epsilon in (*SMALL, None) for keep in KEEPS],
+        "dpdl": [dpdl(epsilon) for epsilon in OF_MOMENTS],
         "9": [mnist(k, e, "dimensions") for e, row in TABLE_9.items() for k in row],
         "8b": [cifar(each, k, e) for each in backbones for e in TABLE_8B for k in KEEPS],
         "11": _printed("mnist", "cnn")

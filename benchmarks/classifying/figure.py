@@ -8,14 +8,13 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 380, 260
 LEFT, TOP, GAP = 70, 50, 90
 BELOW = 60
-COLOURS = {0.6: "#c77d2e", 0.7: "#2f7d4f", 0.8: "#1f5fa8", 1.0: "#8a3a8a"}
-"""By keep."""
 
 
 class Line(NamedTuple):
     """Points of one line, by epsilon: accuracy in per cent and its spread, if known."""
 
-    keep: float
+    name: str
+    colour: str
     dashed: bool
     points: Mapping[float, tuple[float, float | None]]
 
@@ -70,18 +69,17 @@ def _panel(panel: Panel, x: float, y: float) -> list[str]:
         parts.append(_text(across, y + HEIGHT + 18, f"{epsilon:g}", anchor="middle"))
     for line in panel.lines:
         parts += _line(line, at)
-    keeps = dict.fromkeys(line.keep for line in panel.lines if line.points)
-    for number, keep in enumerate(keeps):
-        words = f"keep {keep:g}" if keep < 1 else "keep 1 (DP-SGD)"
-        at_y = y + HEIGHT - 14 - 16 * (len(keeps) - 1 - number)
-        parts.append(_text(x + WIDTH - 10, at_y, words, anchor="end", colour=COLOURS[keep]))
+    names = {line.name: line.colour for line in panel.lines if line.points}
+    for number, (name, colour) in enumerate(names.items()):
+        at_y = y + HEIGHT - 14 - 16 * (len(names) - 1 - number)
+        parts.append(_text(x + WIDTH - 10, at_y, name, anchor="end", colour=colour))
     parts.append(_text(x, y + HEIGHT + 54, "solid: ours, bars one deviation; dashed: the paper"))
     return parts
 
 
 def _line(line: Line, at: Callable[[float, float], tuple[float, float]]) -> list[str]:
     ordered = sorted(line.points.items())
-    colour = COLOURS[line.keep]
+    colour = line.colour
     dash = ' stroke-dasharray="6 4"' if line.dashed else ""
     points = " ".join("{:.1f},{:.1f}".format(*at(epsilon, mean)) for epsilon, (mean, _) in ordered)
     parts = [f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>']

@@ -80,7 +80,8 @@ def repeat(order: Order) -> Result:
 
 def planned(cell: Cell, n_records: int) -> Plan:
     """A variant without noise takes as many steps as its epsilon would afford with noise."""
-    return plan(recipe_for(cell, n_records), n_records, cell.epsilon)
+    by_moments = "moments" if cell.recipe == "dpdl" else None
+    return plan(recipe_for(cell, n_records), n_records, cell.epsilon, by_moments)
 
 
 def _by_recipe(order: Order) -> tuple[dict[str, Any], dict[str, float] | None, float]:

@@ -4,6 +4,7 @@ Where noise is large it depends on the way alone, which is the sum of all learni
 clip (see synthesizers/training_rule.py). So ways are tried, each with a rate that falls to 0.
 """
 
+import math
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -15,6 +16,7 @@ import torch
 from classifying.table11 import Recipe
 from classifying.training import Examples, accuracy, plan, train
 from datalens.classifiers.networks import SmallCnn
+from datalens.classifiers.topagg import Variant
 from datalens.ensemble.streams import stream
 from datalens.workflows.bench.utility.cells import split
 
@@ -31,10 +33,14 @@ def search(
     seed: int,
     data_dir: Path | None,
 ) -> Iterator[dict[str, Any]]:
-    """One result after the other. The way is as if all gradients were clipped, to 1 in all."""
+    """One result after the other. The way is as if all gradients were clipped, to 1 in all.
+
+    An epsilon of infinity is no noise: NOT PRIVATE.
+    """
     examples, held_out = (as_examples(part) for part in split(dataset, data_dir, True))
     every = product(epsilons, keeps, clips, batches, steps, ways)
-    for epsilon, keep, clip, batch_size, count, way in every:
+    for budget, keep, clip, batch_size, count, way in every:
+        epsilon = None if math.isinf(budget) else budget
         rate = float(f"{2 * way / (count * clip):.3g}")
         recipe = Recipe(
             clip=clip, batch_size=batch_size, learning_rate=rate, falling=True, steps=count
@@ -42,7 +48,8 @@ def search(
         planned = plan(recipe, len(examples.labels), epsilon)
         network = SmallCnn((1, 28, 28), 10, stream=stream(b"search", seed))
         started = process_time()
-        train(network, examples, planned, variant="topagg", keep=keep)
+        variant: Variant = "topagg" if epsilon else "no-noise"
+        train(network, examples, planned, variant=variant, keep=keep)
         yield {
             "dataset": dataset,
             "epsilon": epsilon,

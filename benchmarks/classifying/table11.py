@@ -9,8 +9,9 @@ from typing import Literal
 
 DELTA = 1e-5
 
-RecipeName = Literal["printed", "searched", "default"]
-"""Table 11's; `searched` on other data; what `datalens classify` does when nothing is said."""
+RecipeName = Literal["printed", "searched", "default", "dpdl"]
+"""Table 11's; `searched` on other data; what `datalens classify` does when nothing is said; and the
+searched one with the noise that the moments accountant of Abadi et al. asks for (DPDL)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,9 +19,9 @@ from datalens.classifiers.topagg import TopAggOptimizer, Variant, step_event
 from datalens.mechanism.noise import FloatNoise, FloatSecureNoise
 from datalens.privacy.accountants import Charge
 from datalens.privacy.accountants import epsilon as epsilon_of
-from datalens.privacy.calibration import noise_multiplier_for, steps_for
+from datalens.privacy.calibration import SampledAccountant, noise_multiplier_for, steps_for
 
-ACCOUNTANT = "pld"
+ACCOUNTANT: SampledAccountant = "pld"
 """The default of `datalens classify`."""
 AT_ONCE = 256
 
@@ -48,22 +48,27 @@ class Plan:
         return self.recipe.batch_size / self.n_records
 
 
-def plan(recipe: Recipe, n_records: int, epsilon: float | None) -> Plan:
+def plan(
+    recipe: Recipe,
+    n_records: int,
+    epsilon: float | None,
+    accountant: SampledAccountant | None = None,
+) -> Plan:
     """As many steps as the printed noise affords, or as much noise as the steps need.
 
     Without an epsilon nobody is protected, and the recipe says how many steps.
     """
-    q = recipe.batch_size / n_records
+    q, accountant = recipe.batch_size / n_records, accountant or ACCOUNTANT
     steps, noise = recipe.steps, recipe.noise_multiplier
     if epsilon is None:
         noise = 1.0
     elif noise is None and steps is not None:
         noise = noise_multiplier_for(
-            epsilon, DELTA, sampling_probability=q, steps=steps, accountant=ACCOUNTANT
+            epsilon, DELTA, sampling_probability=q, steps=steps, accountant=accountant
         )
     elif noise is not None and steps is None:
         steps = steps_for(
-            epsilon, DELTA, sampling_probability=q, noise_multiplier=noise, accountant=ACCOUNTANT
+            epsilon, DELTA, sampling_probability=q, noise_multiplier=noise, accountant=accountant
         )
     if steps is None or noise is None:
         raise ValueError("a recipe says either how many steps, or how much noise")
@@ -71,7 +76,7 @@ def plan(recipe: Recipe, n_records: int, epsilon: float | None) -> Plan:
 
 
 def spent(planned: Plan, variant: Variant) -> dict[str, float] | None:
-    """Epsilon by each accountant, the paper's DPDL row (moments) among them."""
+    """Epsilon by each accountant."""
     if variant == "no-noise":
         return None
     event = step_event(

@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from classifying.cells import Cell, cifar, mnist
+from classifying.cells import Cell, cifar, dpdl, mnist, product
 from classifying.curves import panels
 from classifying.figure import figure
 from classifying.pages import page
@@ -91,6 +91,26 @@ def test_the_page_says_whether_compression_helps(tmp_path: Path) -> None:
     assert "worse at 0, and neither at 1" in page(both(0.0), [], tmp_path).replace("\n", " ")
 
 
+def test_others_stand_in_the_table_of_the_paper(tmp_path: Path) -> None:
+    cells = [mnist(0.8, 0.5), dpdl(0.5), product("mnist", "wavelets", 0.5)]
+    settings = {"batch_size": 512, "steps": 9, "learning_rate": 1.0, "noise_multiplier": 1.0}
+    rights = (0.90, 0.91, 0.92)
+    results = {c: result(c, right=r, training=settings) for c, r in zip(cells, rights, strict=True)}
+    text = page(results, [], tmp_path)
+    table = text[text.index("Table 8a") : text.index("`datalens classify --method")]
+    assert "DPDL), ours | 91.00 (n = 1) |" in table
+    assert "wavelets, ours | 92.00 (n = 1) |" in table
+    assert "DPDL" not in page({cells[0]: results[cells[0]]}, [], tmp_path)
+
+
+def test_a_search_without_noise_stands_last(tmp_path: Path) -> None:
+    named = ("dataset", "keep", "clip", "batch_size", "steps", "way", "learning_rate", "accuracy")
+    tried = dict(zip(named, ("fashion-mnist", 0.8, 1.0, 512, 9, 3.0, 0.5, 0.8), strict=True))
+    search = [{**tried, "epsilon": None}, {**tried, "epsilon": 1.0}]
+    rows = [x for x in page({}, search, tmp_path).splitlines() if x.startswith("| fashion-mnist")]
+    assert [row.split("|")[2].strip() for row in rows] == ["1", "inf"]
+
+
 def test_synthetic_data_stands_beside(tmp_path: Path) -> None:
     cell = Cell(dataset="mnist", epsilon=1.0, recipe="default")
     found = {
@@ -111,4 +131,5 @@ def test_the_figure_has_a_line_for_each_share_ours_and_theirs() -> None:
     assert sum("stroke-dasharray" in line.attrib for line in lines) == 3 * 4
     dots = tree.findall("{http://www.w3.org/2000/svg}circle")
     assert len(dots) == 3
+    assert "DPDL" not in drawn and "DPDL" in figure(panels({dpdl(0.5): result(dpdl(0.5))}))
     assert "ours on resnet18" in drawn

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from classifying import running, training
-from classifying.cells import HELD, Cell, cifar, mnist, tables, wanted
+from classifying.cells import HELD, Cell, cifar, dpdl, mnist, tables, wanted
 from classifying.printed import TABLE_8A
 from classifying.recipes import recipe_for
 from classifying.results import read_results
-from classifying.running import Order
+from classifying.running import Order, planned
 from classifying.table11 import TABLE_11, Recipe
 from classifying.training import Examples, Plan, accuracy, plan, spent, train
 from typer.testing import CliRunner
@@ -72,7 +72,7 @@ def test_every_cell_has_a_recipe_that_says_steps_or_noise() -> None:
         if cell.recipe != "default":
             recipe = recipe_for(cell, 60_000)
             assert (recipe.steps is None) is (recipe.noise_multiplier is not None), cell.stem
-            assert recipe.falling is (cell.recipe == "searched")
+            assert recipe.falling is (cell.recipe != "printed")
 
 
 def test_who_has_no_epsilon_has_no_noise() -> None:
@@ -94,6 +94,18 @@ def test_a_plan_costs_its_epsilon_and_hardly_less(recipe: Recipe) -> None:
     louder = spent(replace(made, noise_multiplier=made.noise_multiplier / 2), "topagg")
     assert louder is not None
     assert louder["certified"] > 0.3
+
+
+def test_dpdl_pays_by_moments() -> None:
+    """So that its noise is more than the same steps need."""
+    noises = []
+    for cell, sizes in ((dpdl(1.0), "moments"), (mnist(1.0, 1.0), training.ACCOUNTANT)):
+        made = planned(cell, 60_000)
+        found = spent(made, cell.variant)
+        assert found is not None
+        assert 0.98 < found[sizes] <= 1.0
+        noises.append(made.noise_multiplier)
+    assert noises[0] > 1.1 * noises[1]
 
 
 def test_without_noise_there_is_no_epsilon() -> None:

@@ -53,8 +53,32 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "per_class": dict(zip(CLASSES, (0.9, 0.8, None), strict=True)),
         "classifiers": {"cnn": {"synthetic": {"accuracy": 0.7, "confusion": [[5, 1, 0]] * 3}}},
         "fid": 12.3,
-        "nearest": {"synthetic": {"1": 3.0, "50": 9.0}},
-        "membership": [{"attack": "nearest", "auc": 0.51, "auc_interval": [0.4, 0.6]}],
+        "measures": {
+            "fid_images": 60,
+            "fid_infinite": None,
+            "features": "domain classifier",
+            "dimensions": 64,
+            "synthetic_images": 60,
+            "real_images": 60,
+        },
+        "nearest": {
+            "synthetic": {"1": 3.0, "50": 9.0},
+            "copies": 0,
+            "nearer_than_held_out": 0.01,
+            "synthetic_images": 60,
+            "held_out_images": 60,
+            "training_images": 60,
+        },
+        "membership": [
+            {
+                "attack": "nearest",
+                "auc": 0.51,
+                "auc_interval": [0.4, 0.6],
+                "hits_at_one_percent": 0.02,
+                "hits_interval": [0.01, 0.03],
+            }
+        ],
+        "notes": ["No sums: too few images."],
     }
     (folder / "votes" / "internal" / "evaluation.json").write_text(json.dumps(figures))
     write_internal(folder / "votes")

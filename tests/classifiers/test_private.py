@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 from opacus.accountants import PRVAccountant, RDPAccountant
+from opacus.grad_sample import GradSampleModule
+from opacus.schedulers import ExponentialGradClip, ExponentialNoise
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from scipy.stats import binom, kstest
 from torch import Tensor, nn
@@ -261,6 +263,150 @@ def test_the_model_may_have_example_gradients_already() -> None:
         private(with_example_gradients(Stubborn(), "mean"), loss_reduction="sum")
 
 
+class Reshaping(Stubborn):
+    """With a size that cannot be told of nothing."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images.view(len(images), -1))
+
+
+def test_opacus_s_own_module_takes_empty_batches_too() -> None:
+    """It cannot compute on nothing, so that its place is taken by one that can."""
+    theirs = GradSampleModule(Reshaping())
+    with pytest.raises(RuntimeError):
+        theirs(torch.zeros(0, FEATURES))
+    made = private(theirs, loader=DataLoader(records(), batch_size=1))
+    assert 0 in train(made, 1)
+
+
+def test_opacus_s_accountants_may_watch() -> None:
+    """And they count what ours has planned for."""
+    made, theirs = private(keep=1.0), RDPAccountant()
+    made.optimizer.attach_step_hook(theirs.get_optimizer_hook_fn(sample_rate=10 / RECORDS))
+    train(made, 2)
+    assert theirs.history == [(made.optimizer.noise_multiplier, 10 / RECORDS, 12)]
+
+
+def test_bound_and_noise_stay_as_they_are_paid_for() -> None:
+    """Opacus's schedules would change one and leave the other."""
+    made = private(keep=1.0)
+    for schedule in (ExponentialNoise, ExponentialGradClip):
+        with pytest.raises(DataLensError, match="part of what is paid for"):
+            schedule(made.optimizer, gamma=0.5).step()
+    for name in ("keep", "variant", "max_grad_norm", "noise_multiplier"):
+        with pytest.raises(DataLensError, match=f"{name} is part of what is paid for"):
+            setattr(made.optimizer, name, 1.0)
+    assert train(made, 1)
+
+
+def step_on(made: Private, batch: Any) -> None:
+    nn.functional.cross_entropy(made.model(batch[0]), batch[1]).backward()
+    made.optimizer.step()
+
+
+def test_a_batch_is_good_for_one_step() -> None:
+    """The price of a step is that of records drawn anew."""
+    made = private()
+    batch = next(iter(made.loader))
+    step_on(made, batch)
+    with pytest.raises(DataLensError, match="a step on this batch already"):
+        step_on(made, batch)
+    kept = private()
+    batches = list(kept.loader)
+    for batch in batches:
+        step_on(kept, batch)
+    with pytest.raises(DataLensError, match="drawn anew"):
+        step_on(kept, batches[0])
+
+
+def test_a_pass_without_its_way_back_is_noticed() -> None:
+    """Opacus then has no gradients any more, and steps would be noise alone."""
+    made = private()
+    turn = iter(made.loader)
+    images, _ = next(turn)
+    made.model(images)
+    with pytest.raises(DataLensError, match="Nothing has gone back"):
+        step_on(made, next(turn))
+
+
+class Lazy(Stubborn):
+    """With a layer that nobody uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle = nn.Linear(2, 2)
+
+
+class Scaled(Stubborn):
+    """With a parameter that is one number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = Scale()
+
+    def forward(self, images: Tensor) -> Tensor:
+        found: Tensor = self.scale(super().forward(images))
+        return found
+
+
+class Scale(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.by = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.by
+
+
+@pytest.mark.parametrize("keep", [0.8, 1.0])
+def test_a_parameter_may_be_a_single_number(keep: float) -> None:
+    model = Scaled()
+    train(private(model, keep=keep), 1)
+    assert float(model.scale.by.detach()) != 2.0
+
+
+def test_a_layer_that_nobody_uses_is_named() -> None:
+    made = private(Lazy())
+    with pytest.raises(DataLensError, match="2 of 6 parameters got no gradient"):
+        step_on(made, next(iter(made.loader)))
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_parameters_in_half_precision_are_refused(kind: torch.dtype) -> None:
+    with pytest.raises(DataLensError, match=rf"all torch\.float64, got {kind}"):
+        private(Stubborn().to(kind))
+    mixed = Stubborn()
+    mixed.second.double()
+    with pytest.raises(DataLensError, match=r"got torch\.float32, torch\.float64"):
+        private(mixed)
+
+
+@pytest.mark.parametrize("keep", [0.8, 1.0])
+def test_gradients_in_half_precision_are_bounded_all_the_same(keep: float) -> None:
+    """By autocast, whose gradients are coarse: the bound is on what is added."""
+    norms = []
+    for seed in range(20):
+        made = private(keep=keep, noise=SeededFloatNoise(SECRET), max_grad_norm=1e-3)
+        measured = sums_noised(made)
+        chance = torch.Generator().manual_seed(seed)
+        next(iter(made.loader))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            scores = made.model(torch.randn(1, FEATURES, generator=chance))
+        nn.functional.cross_entropy(scores.float(), torch.tensor([0])).backward()
+        made.optimizer.step()
+        norms += measured
+    assert 0.9 * math.sqrt(keep) * 1e-3 < max(norms) <= math.sqrt(keep) * 1e-3
+
+
+def test_optimisers_that_cannot_be_private_are_refused() -> None:
+    model = Stubborn()
+    with pytest.raises(DataLensError, match="private already"):
+        private(model, optimizer=private(model).optimizer)
+    model = Stubborn()
+    with pytest.raises(DataLensError, match="LBFGS"):
+        private(model, optimizer=torch.optim.LBFGS(model.parameters()))
+
+
 def test_randomness_is_the_system_s() -> None:
     """Whatever seeds were set."""
     after = []
@@ -277,7 +423,9 @@ def test_randomness_is_the_system_s() -> None:
 @pytest.mark.parametrize("norm", [nn.BatchNorm1d(8), nn.SyncBatchNorm(8)])
 def test_batch_norm_is_refused_and_its_replacement_named(norm: nn.Module) -> None:
     model = nn.Sequential(nn.Linear(FEATURES, 8), norm, nn.Linear(8, CLASSES))
-    with pytest.raises(DataLensError, match=r"1: batch norm .*torch\.nn\.GroupNorm\.$"):
+    with pytest.raises(
+        DataLensError, match=r"1: batch norm .*torch\.nn\.GroupNorm, .*frozen network"
+    ):
         private(model)
     for p in norm.parameters():
         p.requires_grad_(False)  # its statistics would mix examples all the same
@@ -311,6 +459,8 @@ class Stream(IterableDataset):  # type: ignore[type-arg]
         (DataLoader(Stream(), batch_size=10), "stream of records"),
         (DataLoader(records(), batch_size=100), "only 60 records"),
         (DataLoader(records(), batch_size=None), "sampler of its own"),
+        ([records()], "must be a torch.utils.data.DataLoader, got list"),
+        (None, "got NoneType"),
         (
             DataLoader(records(), batch_size=5, sampler=WeightedRandomSampler([1.0] * 60, 60)),
             "sampler of its own",
@@ -335,9 +485,13 @@ def test_loaders_that_cannot_be_sampled_are_refused(loader: Any, says: str) -> N
         {"keep": 1.5},
         {"max_grad_norm": 0.0},
         {"max_grad_norm": math.nan},
+        {"epsilon": "1"},
+        {"keep": None},
+        {"max_grad_norm": "1"},
+        {"loss_reduction": "none"},
     ],
 )
-def test_impossible_settings_are_refused(changes: dict[str, float]) -> None:
+def test_impossible_settings_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(DataLensError, match=next(iter(changes))):
         private(**changes)
 

@@ -6,11 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from opacus.optimizers import DPOptimizer
 from scipy.stats import kstest
 from torch import Tensor, nn
 
-from datalens.classifiers import topagg
-from datalens.classifiers.dpsgd import ROUNDING, PrivateOptimizer, with_example_gradients
+from datalens.classifiers import dpsgd, topagg
+from datalens.classifiers.dpsgd import (
+    ROUNDING,
+    TOGETHER,
+    PrivateOptimizer,
+    with_example_gradients,
+)
+from datalens.classifiers.networks import SmallCnn
 from datalens.classifiers.topagg import TopAggOptimizer, step_event
 from datalens.errors import DataLensError
 from datalens.mechanism.noise import FloatSecureNoise, SeededFloatNoise
@@ -103,11 +110,67 @@ def test_a_step_is_algorithm_4_without_its_noise(keep: float, bound: float) -> N
 
 
 def test_more_examples_than_are_compressed_at_once() -> None:
-    images, labels = examples(2 * topagg.AT_ONCE + 5)
+    images, labels = examples(2 * TOGETHER + 5)
     slow = [algorithm_4(g, 0.8, 1 - ROUNDING) for g in one_by_one(images, labels)]
     found = move_of(images, labels, 0.8)
     assert torch.allclose(found, sum(slow) / 4, rtol=1e-3, atol=1e-5)
     assert not torch.allclose(found, sum(slow[:-1]) / 4, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("keep", [0.8, 1.0])
+def test_pieces_that_fit_the_cache_are_the_same_batch(
+    keep: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images, labels = examples(TOGETHER + 5)
+    whole = move_of(images, labels, keep)
+    monkeypatch.setattr(dpsgd, "IN_CACHE", 3 * sum(p.numel() for p in network().parameters()))
+    assert torch.allclose(move_of(images, labels, keep), whole, atol=1e-5)
+    monkeypatch.setattr(dpsgd, "IN_CACHE", 1)  # a model larger than the cache: one by one
+    assert torch.allclose(move_of(images, labels, keep), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("keep", [0.6, 1.0])
+def test_the_cnn_of_classify_has_the_gradients_of_a_slow_loop(keep: float) -> None:
+    chance = torch.Generator().manual_seed(2)
+    images = torch.randint(0, 256, (5, 1, 28, 28), generator=chance, dtype=torch.uint8)
+    labels = torch.arange(5)
+
+    def cnn() -> SmallCnn:
+        return SmallCnn((1, 28, 28), 10, stream=torch.Generator().manual_seed(3))
+
+    slow = []
+    for image, label in zip(images, labels, strict=True):
+        model = cnn()
+        go_back(model, image[None], label[None])
+        slow.append(torch.cat([p.grad.flatten() for p in model.parameters()]))  # type: ignore[union-attr]
+    cut = sorted(float(g.norm()) for g in slow)[2]  # some are cut, some not
+    expected = sum(algorithm_4(g, keep, cut * (1 - ROUNDING)) for g in slow) / 4
+    model = cnn()
+    before = weights(model)
+    go_back(with_example_gradients(model), images, labels)
+    topagg_on(model, keep, max_grad_norm=cut).step_on(5, key="a")
+    moved = before - weights(model)
+    assert torch.allclose(moved, expected, rtol=1e-3, atol=1e-5)
+    wrong = sum(algorithm_4(g, keep, 0.9 * cut) for g in slow) / 4
+    assert not torch.allclose(moved, wrong, rtol=1e-3, atol=1e-5)
+
+
+def test_keeping_all_is_the_dp_sgd_of_opacus() -> None:
+    """Its own optimiser, at our bound and without noise, moves the weights alike."""
+    images, labels = examples(9)
+    model = network()
+    before = weights(model)
+    go_back(with_example_gradients(model), images, labels)
+    theirs = DPOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0),
+        noise_multiplier=0.0,
+        max_grad_norm=1 - ROUNDING,
+        expected_batch_size=4,
+    )
+    theirs.step()
+    expected = before - weights(model)
+    assert torch.allclose(move_of(images, labels, 1.0), expected, rtol=1e-5, atol=1e-7)
+    assert not torch.allclose(move_of(images, labels, 0.99), expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("noise", [SeededFloatNoise(SECRET), NoNoise()])
@@ -154,6 +217,17 @@ def test_no_row_adds_more_than_the_bound(keep: float) -> None:
     rows = hostile_rows()
     assert 0.9 * math.sqrt(keep) * 0.5 < longest(rows, keep) <= math.sqrt(keep) * 0.5
     assert 0.49 < longest(rows, keep, "dimensions") <= 0.5
+
+
+@pytest.mark.parametrize("keep", [0.8, 1.0])
+def test_a_row_of_millions_adds_no_more_than_the_bound(keep: float) -> None:
+    """Few large entries, and so many small ones that single precision would forget them."""
+    row = torch.full((1, 4_000_000), 2.4e-4)
+    row[0, :32] = 1.0
+    assert longest(row, keep) <= math.sqrt(keep) * 0.5
+    assert 0.95 * math.sqrt(keep) * 0.5 < longest(row, keep)
+    plain = float((0.5 * row[0] / row.norm(dim=1)).double().norm())
+    assert plain > 0.5 * (1 + ROUNDING)  # the control: a norm in single precision
 
 
 def test_the_bound_is_enforced_where_compressing_fails(monkeypatch: pytest.MonkeyPatch) -> None:

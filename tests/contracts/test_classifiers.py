@@ -196,6 +196,9 @@ def test_a_plan_is_the_same_from_its_own_configuration(method: str) -> None:
         ({"epsilon": 0}, "epsilon"),
         ({"label_prior": "bought"}, "label_prior is no setting"),
         ({"max_grad_norm": -1}, "max_grad_norm"),
+        ({"max_grad_norm": 1e-15, "learning_rate": 1.0}, "noise must lie between"),
+        ({"max_grad_norm": 1e-8}, "learning_rate"),  # that the rule would choose is beyond limits
+        ({"steps": None, "epochs": 900_000.0}, "steps"),
     ],
 )
 def test_impossible_plans_cost_nothing(

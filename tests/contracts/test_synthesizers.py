@@ -348,6 +348,21 @@ def test_any_image_size(method: str, shape: tuple[int, int, int]) -> None:
     assert drawn.images.shape == (4, *shape)
 
 
+def test_faces_under_exact_noise(tmp_path: Path) -> None:
+    """64x64 in colour from end to end: teachers, ballots, exact noise, student, certificate."""
+    chance = np.random.default_rng(0)
+    images = chance.integers(0, 256, (12, 3, 64, 64), dtype=np.uint8)
+    r = Records.from_arrays(images, np.arange(12) % 2, n_classes=2, name="faces")
+    votes = {"n_teachers": 3, "steps": 2, "batch_size": 2, "latent": 8, "top_k": 700}
+    fitted = METHODS["datalens"](epsilon=10.0, warm_start=False, **votes).fit(r)
+    fitted.save(tmp_path / "run")
+    certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    assert certificate["private"] and certificate["noise"]["kind"] == "exact"
+    assert certificate["releases"] == 4 and certificate["data"]["shape"] == [3, 64, 64]
+    assert not verify(tmp_path / "run")
+    assert fitted.sample(4).images.shape == (4, 3, 64, 64)
+
+
 @pytest.mark.parametrize(
     "changes, sentence",
     [

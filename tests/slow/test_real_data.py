@@ -1,13 +1,15 @@
-"""Claims about real data. MNIST and Fashion-MNIST are looked for as `datalens data` does."""
+"""Claims about real data, which are looked for as `datalens data` does."""
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from datalens import ClassGaussian, DataLens, DataLensError, Records, load
 from datalens.privacy.verify import verify
 from datalens.utility.accuracy import JUDGED_IMAGES, judged_accuracy
+from datalens.workflows.bench.utility.cells import asked
 from datalens.workflows.demo import run_demo
 from datalens.workflows.fitting import Source, fit_run, make_synthesizer
 
@@ -64,3 +66,29 @@ def test_the_papers_presets_run(
     certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
     (vote,) = certificate["mechanisms"]
     assert (vote["parameters"]["top_k"], vote["sigma"]) == (top_k, sigma)
+
+
+@pytest.mark.parametrize("name", ["celeba-gender", "celeba-hair", "places365"])
+def test_the_papers_presets_run_in_colour(name: str, tmp_path: Path) -> None:
+    """Few teachers and steps of them, under exact noise."""
+    records, _ = real(name)
+    (cell,) = asked(
+        datasets=[name],
+        methods=["datalens-paper-compact"],
+        epsilons=[10.0],
+        settings={"n_teachers": 20, "steps": 3},
+    )
+    shard = cell.configuration["settings"]["real_batch"]
+    synthesizer = DataLens(**cell.configuration["settings"])
+    result = fit_run(synthesizer, Source(name=name), tmp_path / "run", ledger=None, seed=None)
+    assert result["releases"] == 3 * shard and result["noise"] == "exact"
+    assert not verify(tmp_path / "run")
+    assert synthesizer.sample(4).images.shape == (4, *records.public.shape)
+
+
+def test_class_gaussian_on_faces() -> None:
+    """Faces of two kinds are told apart better than by saying the more frequent one always."""
+    train, test = real("celeba-gender")
+    fitted = ClassGaussian(epsilon=10.0).fit(train)
+    found = judged_accuracy(*fitted.sample(2000), test)
+    assert found.accuracy > np.bincount(test.labels).max() / len(test.labels)

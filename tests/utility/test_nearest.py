@@ -1,7 +1,10 @@
 """Distances to the nearest training record, by loops; and a generator that copies is seen."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 
 from datalens.utility.nearest import PERCENTILES, nearest
 
@@ -18,6 +21,35 @@ def test_the_percentiles_are_those_of_the_loops() -> None:
         expected = {str(p): np.percentile(least, p) for p in PERCENTILES}
         assert shown == pytest.approx(expected, rel=1e-3)
     assert found.asked == (40, 30) and found.train == 60 and found.copies == 0
+
+
+@pytest.mark.parametrize("rows", [1, 7, 59, 60, 1000])
+def test_parts_of_any_size_give_the_same_as_all_at_once(rows: int) -> None:
+    train = images(60, 2)
+    synthetic, held_out = np.concatenate([images(40, 0), train[[3, 59]]]), images(30, 1)
+    found = nearest(synthetic=synthetic, held_out=held_out, train=train, rows=rows)
+    flat = [each.reshape(len(each), -1) / 255 for each in (synthetic, held_out, train)]
+    ours, theirs = (cdist(each, flat[2]).min(1) for each in flat[:2])
+    for distances, shown in ((ours, found.synthetic), (theirs, found.held_out)):
+        expected = {str(p): np.percentile(distances, p) for p in PERCENTILES}
+        assert shown == pytest.approx(expected, rel=1e-3, abs=1e-3)
+    assert found.nearer_than_held_out == (ours < np.percentile(theirs, 1)).mean()
+    assert found.copies == 2
+
+
+def test_training_records_are_never_numbers_all_at_once() -> None:
+    train = images(40_000, 0)
+    as_numbers = train.size * 4
+
+    def peak(rows: int) -> int:
+        tracemalloc.start()
+        nearest(synthetic=train[:20], held_out=train[20:40], train=train, rows=rows)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    assert peak(1_001) < as_numbers / 4
+    assert peak(40_000) > as_numbers  # so that the other could fail
 
 
 def test_a_generator_that_copies_is_seen_and_another_is_not() -> None:

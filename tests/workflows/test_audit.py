@@ -111,6 +111,12 @@ def test_figures_of_a_run_stay_inside_it(command: Any, tmp_path: Path) -> None:
     assert code == 2 and "--on" in err
     code, _, err = command(*SMALL, "--run", run, "--on", "fashion-mini")
     assert code == 2 and "was not trained on" in err
+    train, test = load("digits"), load("digits", split="test")  # as many, under another name
+    arrays = {"images": train.images, "labels": train.labels, "test_images": test.images}
+    np.savez(tmp_path / "other.npz", **arrays, test_labels=test.labels)
+    words = ("--run", run, "--on", tmp_path / "other.npz", "--classes", 10)
+    code, _, err = command(*SMALL, *words)
+    assert code == 2 and "was not trained on" in err
 
 
 def test_an_exceeded_claim_is_exit_code_1(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:

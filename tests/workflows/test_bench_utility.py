@@ -586,7 +586,7 @@ def test_exit_codes(
     command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str | None, code: int
 ) -> None:
     work = Fake(fail=[(STEM, 1)] if trouble == "failure" else [])
-    monkeypatch.setattr(running, "Processes", lambda jobs: work)
+    monkeypatch.setattr(running, "Processes", lambda **given: work)
     if trouble == "Ctrl-C":
 
         def interrupted(*arguments: Any) -> None:

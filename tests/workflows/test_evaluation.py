@@ -117,6 +117,62 @@ def test_a_run_on_other_data_is_not_attacked(
     assert json.loads((tmp_path / "r/internal/evaluation.json").read_text()) == found
 
 
+def split_npz(file: Path, **more: Any) -> Path:
+    """Digits with a test split, as somebody's own data."""
+    train, test = load("digits"), load("digits", split="test")
+    arrays = {"images": train.images, "labels": train.labels}
+    arrays |= {"test_images": test.images, "test_labels": test.labels}
+    np.savez(file, **arrays, **more)
+    return file
+
+
+def test_other_records_of_the_same_number_and_shape_are_not_taken_for_its_own(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "QUICK", evaluation.Effort(judged=300, measured=100))
+    assert (
+        run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r").code == 0
+    )
+    (tmp_path / "named").mkdir()
+    other = split_npz(tmp_path / "other.npz", class_names=load("digits").public.class_names)
+    renamed = split_npz(tmp_path / "named" / "digits.npz", class_names=[*"abcdefghij"])
+    for source in (other, renamed):
+        found = run("evaluate", "r", "--on", source, "--quick", "--json").json
+        assert found["nearest"] is None and found["membership"] is None
+        assert "r was not trained on" in found["notes"][0]
+    own = run("evaluate", "r", "--on", "digits", "--quick", "--json").json
+    assert own["nearest"]["training_images"] == 1400 and own["membership"] and own["notes"] == []
+
+
+def test_classes_in_another_order_are_refused(run: Any, half: Path, tmp_path: Path) -> None:
+    names = load("digits").public.class_names
+    turned = split_npz(tmp_path / "turned.npz", class_names=names[::-1])
+    digits = load("digits")
+    arrays = {"images": digits.images[:300], "labels": digits.labels[:300]}
+    np.savez(tmp_path / "some.npz", **arrays, class_names=names[::-1])
+    assert (
+        run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r").code == 0
+    )
+    few = ("--method", "scatter", "--steps", 2, "--batch", 5, "--set", "noise_multiplier=9.0")
+    assert run("classify", "digits", "--epsilon", 8, *few, "--out", "c").code == 0
+    bought = ("--private-validation", 1, "--out", "v")
+    for words in (("r", "--on", turned), ("some.npz", "--on", "digits"), ("c", "--on", turned)):
+        for more in ((), bought):
+            refused = run("evaluate", *words, *more)
+            assert refused.code == 2 and "bring the classes into one order" in refused.err
+            assert "Class 0 is" in refused.err and not (tmp_path / "v").exists()
+    np.savez(tmp_path / "named.npz", **arrays, class_names=[*"abcdefghij"])  # other names: fine
+    assert run("evaluate", "named.npz", "--on", "digits", "--quick").code == 0
+
+
+def test_a_folder_that_is_called_like_a_data_set_is_a_folder(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "digits").mkdir()
+    for more in ((), ("--private-validation", 1, "--out", "v")):
+        refused = run("evaluate", "digits", "--on", "digits", *more)
+        assert refused.code == 2 and "digits has no images" in refused.err
+    assert not (tmp_path / "v").exists()
+
+
 def test_what_these_data_are_too_few_for_is_left_out(run: Any, tmp_path: Path) -> None:
     digits = load("digits")
     np.savez(tmp_path / "few.npz", images=digits.images[:5], labels=digits.labels[:5])
@@ -128,8 +184,9 @@ def test_what_these_data_are_too_few_for_is_left_out(run: Any, tmp_path: Path) -
 
 
 def test_large_files_are_judged_in_part(half: Path) -> None:
-    images, labels = evaluation.samples_of(half, 10, at_most=50)
-    again, _ = evaluation.samples_of(half, 10, at_most=50)
+    real = load("digits").public
+    images, labels = evaluation.samples_of(half, real, at_most=50)
+    again, _ = evaluation.samples_of(half, real, at_most=50)
     assert images.shape == (50, 1, 8, 8) and len(np.unique(labels)) > 5
     assert np.array_equal(images, again)
 

@@ -9,6 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from datalens.synthesizers import ClassGaussian
+from datalens.synthesizers.session import Stopped
+from datalens.workflows import evaluation, validating
+from datalens.workflows.source import Source
+
 
 @pytest.fixture
 def pets(tmp_path: Path) -> Path:
@@ -23,8 +28,9 @@ def pets(tmp_path: Path) -> Path:
 
 def test_a_newcomers_way(run: Any, pets: Path) -> None:
     """Each step works the first time, and says what to do next."""
-    fitted = run("fit", "pets", "--epsilon", 8, "--out", "run", "--set", "label_steps=2")
-    assert fitted.code == 0, fitted.err
+    words = ("--set", "label_steps=2", "--image-size", 8)
+    fitted = run("fit", "pets", "--epsilon", 8, "--out", "run", *words)
+    assert fitted.code == 0 and "are brought to" not in fitted.err, fitted.err
     assert "Next: datalens sample run --count 5000 --out synthetic" in fitted.out
     sampled = run("sample", "run", "--count", 50, "--out", "synthetic/")
     assert sampled.code == 0 and len(list(Path("synthetic").rglob("*.png"))) == 50
@@ -50,8 +56,71 @@ def test_a_newcomers_way(run: Any, pets: Path) -> None:
     assert not Path("x.html").exists()
 
 
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Colour photographs as people have them: JPEG files, no two of one size."""
+    chance = np.random.default_rng(1)
+    for split, each in (("train", 20), ("test", 8)):
+        for name in ("cat", "dog"):
+            folder = tmp_path / "photos" / split / name
+            folder.mkdir(parents=True)
+            for number in range(each):
+                pixels = chance.integers(0, 256, (60 + number, 90 - number, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / f"{number}.jpg")
+    return tmp_path / "photos"
+
+
+def test_a_newcomers_way_with_photographs_of_many_sizes(run: Any, photos: Path) -> None:
+    """As README has it, word for word, but for a smaller number of samples."""
+    fitted = run("fit", photos, "--epsilon", 8, "--out", "run")
+    assert fitted.code == 0, fitted.err
+    assert "40 records of 3x64x64" in fitted.err
+    assert "Pictures of a folder are brought to 64x64 pixels; --image-size takes" in fitted.err
+    sampled = run("sample", "run", "--count", 6, "--out", "synthetic/")
+    assert sampled.code == 0, sampled.err
+    (first, *_) = sorted(Path("synthetic").rglob("*.png"))
+    with Image.open(first) as picture:
+        assert (picture.size, picture.mode) == ((64, 64), "RGB")
+    assert run("report", "run").code == 0
+    assert "12 synthetic images of the class cat" in Path("run/report.html").read_text()
+
+
+def test_no_picture_decides_on_the_size(pets: Path) -> None:
+    """Neither one that is odd among equal ones, nor all of them."""
+    equal = Source(name=str(pets)).records().public
+    Image.new("RGB", (11, 13)).save(pets / "cat" / "0.png")
+    assert Source(name=str(pets)).records().public == equal
+    assert equal.shape == (3, 64, 64)
+    assert Source(name=str(pets), image_size=9).records().public.shape == (3, 9, 9)
+
+
+def test_what_comes_after_takes_the_size_of_the_run(
+    run: Any, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "QUICK", evaluation.Effort(judged=60, measured=60))
+    monkeypatch.setattr(validating, "JUDGED_IMAGES", 60)
+    fit = ("fit", photos, "--epsilon", 8, "--method", "class-gaussian", "--out", "run")
+    step = ClassGaussian._train
+
+    def stopped(*given: Any, **named: Any) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(ClassGaussian, "_train", stopped)
+    halted = run(*fit, "--image-size", 12)
+    assert halted.code == 130, halted.err
+    monkeypatch.setattr(ClassGaussian, "_train", step)
+    resumed = run("fit", photos, "--out", "run", "--resume")
+    assert resumed.code == 0, resumed.err
+    judged = run("evaluate", "run", "--on", photos, "--quick", "--json")
+    assert judged.code == 0, judged.err
+    assert judged.json["test_images"] == 16 and judged.json["nearest"]["training_images"] == 40
+    assert run("evaluate", "run", "--on", photos, "--private-validation", 1).code == 0
+    other = run("evaluate", "run", "--on", photos, "--quick", "--image-size", 16)
+    assert other.code == 2 and "try --image-size 12" in other.err
+
+
 def test_a_certificate_that_does_not_hold_is_not_reported(run: Any, pets: Path) -> None:
-    words = ("--epsilon", 8, "--out", "run", "--method", "class-gaussian")
+    words = ("--epsilon", 8, "--out", "run", "--method", "class-gaussian", "--image-size", 8)
     assert run("fit", "pets", *words).code == 0
     before = Path("run/report.html").read_text()
     told = json.loads(Path("run/certificate.json").read_text())

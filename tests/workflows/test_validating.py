@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from safetensors.numpy import load_file
 
 from datalens.data import load
@@ -83,6 +84,28 @@ def test_what_knows_the_records_is_not_taken_for_public(
     assert seeded.code == 2 and "seeded is NOT PRIVATE" in seeded.err
     assert not (tmp_path / "v").exists() and not (tmp_path / "seeded/validation").exists()
     assert not ledger_path("some").exists()
+
+
+def test_the_test_split_is_not_taken_for_public(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither as it is, nor in another form, order or number."""
+    monkeypatch.setattr("datalens.workflows.validating.JUDGED_IMAGES", 200)
+    digits = load("digits", split="test")
+    for number, (image, label) in enumerate(zip(digits.images, digits.labels, strict=True)):
+        split = "train" if number < 100 else "test"
+        folder = tmp_path / "own" / split / str(label)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image[0]).save(folder / f"{number}.png")
+    np.savez(tmp_path / "turned.npz", images=digits.images[:99:-1], labels=digits.labels[:99:-1])
+    np.savez(tmp_path / "part.npz", images=digits.images[150:], labels=digits.labels[150:])
+    np.savez(tmp_path / "others.npz", images=digits.images[:100], labels=digits.labels[:100])
+    bought = ("--on", "own", "--image-size", 8, "--private-validation", 1, "--out", "v")
+    for known in ("own/test", "own", "turned.npz", "part.npz"):
+        refused = run("evaluate", known, *bought)
+        assert refused.code == 2 and f"{known} holds the very records" in refused.err, refused.err
+        assert not (tmp_path / "v").exists() and not ledger_path("own-test").exists()
+    assert run("evaluate", "others.npz", *bought).code == 0  # those of other people
 
 
 def test_of_a_file_the_judge_is_not_kept(

@@ -74,6 +74,13 @@ def test_it_shows_the_run(server: Server) -> None:
     assert Answer(server, f"{token}/samples.png?1").body == b"a picture"
 
 
+def test_the_folder_one_is_in_has_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    with Server(Path()) as server:
+        assert "<title>run:" in server.page
+    assert Follower(Path()).state()["run"] == "run"
+
+
 @pytest.mark.parametrize("path", ["/", "", "/state.json", "/x/state.json", "/%00/", "//", "/../"])
 def test_without_the_token_there_is_nothing(server: Server, path: str) -> None:
     assert Answer(server, path or "/").code == 403

@@ -1,1 +1,1 @@
-"""The classifiers that judge synthetic data."""
+"""Private training of classifiers (DP-SGD with TopAgg), and the classifiers that judge images."""

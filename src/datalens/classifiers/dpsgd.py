@@ -1,18 +1,22 @@
 """DP-SGD by Opacus: its per-example gradients and clipping, with noise of our own source."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import shake_256
-from typing import Literal
+from itertools import chain
+from operator import itemgetter
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from opacus.grad_sample import GradSampleModule
 from opacus.optimizers import DPOptimizer
-from torch import nn
+from torch import Tensor, nn
 
+from datalens.classifiers.clipping import factors, norms_of_finite
 from datalens.classifiers.empty import ExampleGradients
+from datalens.ensemble.workers import Workers
 from datalens.errors import DataLensError
 from datalens.mechanism.events import positive
 from datalens.mechanism.noise import FloatNoise
@@ -21,17 +25,44 @@ LossReduction = Literal["mean", "sum"]
 
 ROUNDING = 1e-3
 """Share of a bound that is kept for what single precision adds to norms and sums."""
+TOGETHER = 64
+"""Examples that are added up together: sums of so many are added in order, on any cores."""
+IN_CACHE = 2**21
+"""Entries of gradients that are worked on at a time, so that they stay in the cache."""
+Block = tuple[int, tuple[Tensor, ...]]
+"""Its number, and the gradients of its examples for each parameter."""
+
+
+class Fixed:
+    """An attribute that is set once: noise and bound are paid for as they were planned."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else instance.__dict__[self._name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        if self._name in instance.__dict__:
+            raise DataLensError(
+                f"{self._name} is part of what is paid for and cannot be changed on the way; make"
+                " a new optimizer, and leave schedules to the learning rate."
+            )
+        instance.__dict__[self._name] = value
 
 
 class PrivateOptimizer(DPOptimizer):
-    """Opacus's optimiser, whose noise comes from the operating system, or from a seed.
+    """Opacus's optimiser, with a clip of our own and noise from the operating system, or a seed.
 
     Guarantee: what reaches a parameter is a sum, over the examples of a batch, of gradients of norm
     at most `max_grad_norm`, plus Gaussian noise of `noise_multiplier` times that on every
     coordinate, divided by the *expected* size of a batch. An example whose gradient is not finite
-    adds nothing. Examples must have been drawn by `poisson_sample`, and one record must be one
-    example.
+    adds nothing. Neither number can be changed later. Examples must have been drawn by
+    `poisson_sample`, and one record must be one example.
     """
+
+    max_grad_norm = Fixed()
+    noise_multiplier = Fixed()
 
     def __init__(
         self,
@@ -44,6 +75,8 @@ class PrivateOptimizer(DPOptimizer):
         loss_reduction: LossReduction = "mean",
     ) -> None:
         positive(max_grad_norm=max_grad_norm, expected_batch_size=expected_batch_size)
+        if loss_reduction not in get_args(LossReduction):
+            raise DataLensError(f"loss_reduction must be mean or sum, got {loss_reduction!r}.")
         super().__init__(
             optimizer,
             noise_multiplier=noise_multiplier,
@@ -51,13 +84,22 @@ class PrivateOptimizer(DPOptimizer):
             expected_batch_size=expected_batch_size,
             loss_reduction=loss_reduction,
         )
+        self._refuse_coarse_parameters()
+        self._workers = Workers(self.params[0].device)
         self._noise, self._key = noise, ""
         self._sigma = noise_multiplier * max_grad_norm
         self.steps_taken = 0
         self.most_steps: int | None = None
         """After so many, `step` refuses: more are not paid for."""
+        self.batches_drawn: Callable[[], int] | None = None
+        """How many there have been so far: a second step on one of them is refused."""
         self.looks_ahead = False
         """Whether batches are fetched before the steps on those before them."""
+
+    @property
+    def accumulated_iterations(self) -> int:
+        """Batches in a step, as Opacus's accountants ask."""
+        return 1
 
     def accumulate(self) -> None:
         """Take in a piece of a batch, of which more is to come: memory need not hold all of it.
@@ -95,17 +137,17 @@ class PrivateOptimizer(DPOptimizer):
         if closure is not None:
             with torch.enable_grad():
                 closure()
-        seen = any(p.grad_sample is not None for p in self.params)
+        if all(getattr(p, "grad_sample", None) is None for p in self.params):
+            raise DataLensError(
+                "Nothing has gone back since the last step; every forward pass in training mode"
+                " needs its loss.backward(), empty batches included, and others torch.no_grad()."
+            )
         if self._check_skip_next_step():
             self._is_last_step_skipped = True
-            if seen:
-                self.accumulate()
+            self.accumulate()
             return
-        if self.most_steps is not None and self.steps_taken >= self.most_steps:
-            raise DataLensError(
-                f"All {self.most_steps} steps that the budget pays for are taken; plan more epochs."
-            )
-        self.step_on(int(seen), key=f"step/{self.steps_taken}")
+        self._refuse_unpaid_step()
+        self.step_on(1, key=f"step/{self.steps_taken}")
         self.steps_taken += 1
 
     def begin_pass(self) -> None:
@@ -134,9 +176,13 @@ class PrivateOptimizer(DPOptimizer):
         super().signal_skip_step(do_skip)
 
     def clip_and_accumulate(self) -> None:
-        self._refuse_two_batches()
-        self._silence_what_is_not_finite()
-        super().clip_and_accumulate()
+        blocks = zip(*(rows.split(TOGETHER) for rows in self._rows()), strict=True)
+        found = self._workers.share(enumerate(blocks), self._sums_of)
+        by_number = sorted(chain(*found), key=itemgetter(0))  # the same bits on any number of cores
+        total = torch.stack([part for _, part in by_number]).sum(0)
+        for p, part in zip(self.params, total.split([p.numel() for p in self.params]), strict=True):
+            before = 0 if p.summed_grad is None else p.summed_grad
+            p.summed_grad = before + part.view_as(p)
 
     def add_noise(self) -> None:
         sums = [p.summed_grad.detach().flatten() for p in self.params]
@@ -151,19 +197,64 @@ class PrivateOptimizer(DPOptimizer):
         for p in self.params:  # by what was to be expected: how many were drawn is secret
             p.grad /= self.expected_batch_size
 
-    def _refuse_two_batches(self) -> None:
-        if any(isinstance(p.grad_sample, list) for p in self.params):
+    def _rows(self) -> list[Tensor]:
+        """For each parameter, a row of gradients for each example, in the parameter's precision."""
+        found: list[Any] = [getattr(p, "grad_sample", None) for p in self.params]
+        if any(isinstance(g, list) for g in found):
             raise DataLensError(
                 "Two batches went back before one step, and a record may be in both; take a step"
                 " after each, or divide a batch with Opacus's BatchMemoryManager."
             )
+        lost = sum(g is None for g in found)
+        if lost:
+            raise DataLensError(
+                f"{lost} of {len(found)} parameters got no gradient from this loss; freeze what it"
+                " does not use with requires_grad_(False)."
+            )
+        pairs = zip(self.params, found, strict=True)
+        return [g.to(p.dtype).reshape(len(g), p.numel()) for p, g in pairs]
 
-    def _silence_what_is_not_finite(self) -> None:
-        norms = torch.stack([g.flatten(1).norm(dim=1) for g in self.grad_samples], dim=1)
-        broken = ~norms.norm(dim=1).isfinite()
-        if bool(broken.any()):
-            for p in self.params:
-                p.grad_sample = torch.where(broken.view(-1, *[1] * p.dim()), 0.0, p.grad_sample)
+    def _sums_of(self, blocks: Iterator[Block]) -> list[tuple[int, Tensor]]:
+        """A worker's part: the sum over each block it takes, in memory that it uses again."""
+        size = sum(p.numel() for p in self.params)
+        at_once = max(1, min(TOGETHER, IN_CACHE // size))
+        room: Tensor | None = None
+        found = []
+        for number, block in blocks:
+            total = self.params[0].new_zeros(size)
+            for some in zip(*(rows.split(at_once) for rows in block), strict=True):
+                if room is None or len(room) < len(some[0]):
+                    room = total.new_empty(len(some[0]), size)
+                gradients = room[: len(some[0])]
+                torch.cat(some, dim=1, out=gradients)
+                total += self._sum_of(gradients)
+            found.append((number, total))
+        return found
+
+    def _sum_of(self, gradients: Tensor) -> Tensor:
+        """Over some examples (examples, parameters), each within the bound."""
+        within = factors(norms_of_finite(gradients), self.max_grad_norm)
+        return within.to(gradients.dtype) @ gradients
+
+    def _refuse_unpaid_step(self) -> None:
+        if self.most_steps is not None and self.steps_taken >= self.most_steps:
+            raise DataLensError(
+                f"All {self.most_steps} steps that the budget pays for are taken; plan more epochs."
+            )
+        if self.batches_drawn is not None and self.steps_taken >= self.batches_drawn():
+            raise DataLensError(
+                "There was a step on this batch already, and each needs a batch that is drawn"
+                " anew; iterate over the loader in every epoch, one step for each batch."
+            )
+
+    def _refuse_coarse_parameters(self) -> None:
+        kinds = {p.dtype for p in self.params}
+        if len(kinds) != 1 or not kinds <= {torch.float32, torch.float64}:
+            names = ", ".join(sorted(str(kind) for kind in kinds)) or "none"
+            raise DataLensError(
+                "Private steps need parameters that are all torch.float32, or all torch.float64,"
+                f" got {names}: a bound cannot be kept to in less precision."
+            )
 
 
 def with_example_gradients(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from datalens.classifiers.features import BOUND, features, n_features
+from datalens.errors import DataLensError
 
 NetworkName = Literal["cnn", "fixed-features"]
 LEAST_SIDE = 16
@@ -111,5 +112,10 @@ def probabilities(
 ) -> NDArray[np.float32]:
     """What each image shows, as a network sees it: (n, classes), rows adding up to 1."""
     parts = [images[i : i + at_once] for i in range(0, len(images), at_once)]
-    found = [network(network.inputs(part)).softmax(1) for part in parts]
-    return torch.cat(found).numpy()
+    found = torch.cat([network(network.inputs(part)).double().softmax(1) for part in parts])
+    if not bool(found.isfinite().all()):
+        raise DataLensError(
+            "The model's weights are so large that its scores overflow; it has learnt nothing:"
+            " train it with a smaller learning rate."
+        )
+    return found.float().numpy()

@@ -28,7 +28,7 @@ class PoissonBatches(Sampler[list[int]]):
         self.probability = probability
         self.on_begin: Callable[[], None] | None = None
         """Is called when a pass begins."""
-        self._secret, self._drawn = secret, 0
+        self._secret, self.drawn = secret, 0
 
     def __len__(self) -> int:
         return self._batches
@@ -37,12 +37,16 @@ class PoissonBatches(Sampler[list[int]]):
         if self.on_begin is not None:
             self.on_begin()
         for _ in range(self._batches):
-            number, self._drawn = self._drawn, self._drawn + 1
+            number, self.drawn = self.drawn, self.drawn + 1
             yield poisson_sample(self._n_records, self.probability, self._secret, number).tolist()
 
 
 def poisson_loader(loader: DataLoader[Any], secret: bytes) -> DataLoader[Any]:
     """The same records, as many batches in a pass, of the same size on average."""
+    if not isinstance(loader, DataLoader):
+        raise DataLensError(
+            f"loader must be a torch.utils.data.DataLoader, got {type(loader).__name__}."
+        )
     size, n_records = _batch_size(loader), len(loader.dataset)  # type: ignore[arg-type]
     return DataLoader(
         loader.dataset,

@@ -1,16 +1,13 @@
 """DP-SGD with TopAgg: each example's gradient is compressed before noise is added (Algorithm 4)."""
 
 import math
-from collections.abc import Iterator
-from itertools import chain
-from operator import itemgetter
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from datalens.classifiers.dpsgd import ROUNDING, LossReduction, PrivateOptimizer
-from datalens.ensemble.workers import Workers
+from datalens.classifiers.clipping import factors, norms_of, norms_of_finite
+from datalens.classifiers.dpsgd import ROUNDING, Fixed, LossReduction, PrivateOptimizer
 from datalens.errors import DataLensError
 from datalens.mechanism.events import SampledGaussianRelease
 from datalens.mechanism.noise import FloatNoise
@@ -26,13 +23,6 @@ Variant = Literal["topagg", "dimensions", "full-noise", "no-noise"]
   and with keep = 1 its clipped SGD).
 """
 
-AT_ONCE = 64
-"""Examples that are compressed together, so that their gradients stay in the cache."""
-Block = tuple[int, tuple[Tensor, ...]]
-"""Its number, and the gradients of its examples for each parameter."""
-TINY = 1e-6
-"""Against division by zero, as Opacus has it."""
-
 
 class TopAggOptimizer(PrivateOptimizer):
     """DP-SGD on compressed gradients: with keep = 1, DP-SGD itself, bit for bit.
@@ -44,6 +34,9 @@ class TopAggOptimizer(PrivateOptimizer):
     example can move, and costs what a step of DP-SGD costs. A share of the *coordinates* may hold
     the whole norm: there the bound and the noise are those of C.
     """
+
+    keep = Fixed()
+    variant = Fixed()
 
     def __init__(
         self,
@@ -71,47 +64,19 @@ class TopAggOptimizer(PrivateOptimizer):
             loss_reduction=loss_reduction,
         )
         self.keep, self.variant = keep, variant
-        self._workers = Workers(self.params[0].device)
         self._compress = dimension_topk if variant == "dimensions" else norm_topk
         root = 1.0 if variant == "dimensions" else math.sqrt(keep)
         self._bound = root * max_grad_norm * (1 - ROUNDING)
         if variant == "topagg":
             self._sigma *= root
 
-    def clip_and_accumulate(self) -> None:
-        if self.keep == 1:
-            super().clip_and_accumulate()
-            return
-        self._refuse_two_batches()
-        blocks = zip(*(g.flatten(1).split(AT_ONCE) for g in self.grad_samples), strict=True)
-        found = self._workers.share(enumerate(blocks), self._sums_of)
-        by_number = sorted(chain(*found), key=itemgetter(0))  # the same bits on any number of cores
-        total = torch.stack([part for _, part in by_number]).sum(0)
-        for p, part in zip(self.params, total.split([p.numel() for p in self.params]), strict=True):
-            before = 0 if p.summed_grad is None else p.summed_grad
-            p.summed_grad = before + part.view_as(p)
-
-    def _sums_of(self, blocks: Iterator[Block]) -> list[tuple[int, Tensor]]:
-        """A worker's part: the sum over each block it takes, in memory that it uses again."""
-        found = []
-        room = self.params[0].new_empty(AT_ONCE, sum(p.numel() for p in self.params))
-        for number, block in blocks:
-            gradients = room[: len(block[0])]
-            torch.cat(block, dim=1, out=gradients)
-            found.append((number, self._sum_of(gradients)))
-        return found
-
     def _sum_of(self, gradients: Tensor) -> Tensor:
-        """Over some examples (examples, parameters), compressed, each within the bound."""
-        norms = gradients.norm(dim=1)
-        broken = ~norms.isfinite()
-        if bool(broken.any()):
-            gradients[broken], norms[broken] = 0.0, 0.0
+        if self.keep == 1:
+            return super()._sum_of(gradients)
+        clip = factors(norms_of_finite(gradients), self.max_grad_norm)
         self._compress(gradients, self.keep)
-        kept = gradients.norm(dim=1)
-        clip = self.max_grad_norm / (norms + TINY)
-        within = self._bound / (kept + TINY)  # the clip alone would do, if compressing is right
-        return torch.minimum(clip, within).clamp(max=1.0) @ gradients
+        within = factors(norms_of(gradients), self._bound)  # the clip would do, if that is right
+        return torch.minimum(clip, within).to(gradients.dtype) @ gradients
 
     def add_noise(self) -> None:
         if self.variant != "no-noise":

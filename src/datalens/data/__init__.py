@@ -5,6 +5,7 @@ from datalens.data.catalogue import (
     catalogue,
     describe,
     fingerprint,
+    is_folder,
     load,
     load_unlabelled,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "deal",
     "describe",
     "fingerprint",
+    "is_folder",
     "load",
     "load_unlabelled",
     "shard_size",

@@ -120,6 +120,12 @@ def fingerprint(source: str | Path, *, split: Split = "train", data_dir: Path | 
     return digest.hexdigest()
 
 
+def is_folder(source: str | Path) -> bool:
+    """Whether these are pictures in a folder of class folders."""
+    named = isinstance(source, str) and source in _ENTRIES
+    return not named and _reader(_path(source)) is load_folder
+
+
 def _files(source: str | Path, split: Split, data_dir: Path | None) -> _Files:
     if isinstance(source, str) and source in _ENTRIES:
         return _entry(source, data_dir).files(split, data_dir)

@@ -1,5 +1,7 @@
 """NormTopK: of each gradient, the largest entries that make up a share of its squared norm."""
 
+from numbers import Real
+
 import torch
 from torch import Tensor
 
@@ -57,5 +59,5 @@ def keep_heaviest_by_sorting(gradients: Tensor, keep: float, *, counted: bool) -
 def check_share(**named: float) -> None:
     """Refuse what is no share of a whole, naming it."""
     for name, value in named.items():
-        if not 0 < value <= 1:  # NaN fails this too
+        if not isinstance(value, Real) or not 0 < value <= 1:  # NaN fails this too
             raise DataLensError(f"{name} must be above 0 and at most 1, got {value!r}.")

@@ -8,12 +8,12 @@ from pydantic import Field
 
 from datalens.classifiers.networks import NetworkName
 from datalens.data import PublicFacts
-from datalens.mechanism.events import SampledGaussianRelease
+from datalens.mechanism.events import SampledGaussianRelease, noise_scale
 from datalens.mechanism.noise import NoiseKind
 from datalens.privacy.accountants import Charge
 from datalens.synthesizers.frozen import FrozenPlan
 from datalens.synthesizers.sampled import sampled_step
-from datalens.synthesizers.settings import MOST_IMAGES, MOST_UPDATES, Budget
+from datalens.synthesizers.settings import MOST_IMAGES, MOST_UPDATES, Budget, within_limits
 from datalens.synthesizers.training_rule import Effort, effort_for
 
 
@@ -85,8 +85,15 @@ class ClassifierPlan(FrozenPlan):
             "max_grad_norm": effort.max_grad_norm,
             "learning_rate": effort.learning_rate,
         }
-        settings = settings.model_copy(update=decided)
-        return cls(settings=settings, public=public, effort=effort, event=event)
+        settings = within_limits(settings, decided)
+        plan = cls(settings=settings, public=public, effort=effort, event=event)
+        noise_scale(noise=plan.bound * event.noise_multiplier)  # refused now, not when it is paid
+        return plan
+
+    @property
+    def bound(self) -> float:
+        """The norm of the most that a record adds to a step."""
+        return self.effort.max_grad_norm
 
     def charges_after(self, steps: int) -> list[Charge]:
         return [Charge(event=self.event, count=steps)]
@@ -120,5 +127,8 @@ class TopAggPlan(ClassifierPlan):
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
         keep, clip = self.settings.keep, self.effort.max_grad_norm
-        bound = math.sqrt(keep) * clip
-        return {self.what: {"keep": keep, "max_grad_norm": clip, "bound": bound}}
+        return {self.what: {"keep": keep, "max_grad_norm": clip, "bound": self.bound}}
+
+    @property
+    def bound(self) -> float:
+        return math.sqrt(self.settings.keep) * self.effort.max_grad_norm

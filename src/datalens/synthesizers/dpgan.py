@@ -31,7 +31,7 @@ from datalens.synthesizers.moments import class_counts
 from datalens.synthesizers.plan import Plan, class_prior
 from datalens.synthesizers.sampled import sampled_step
 from datalens.synthesizers.session import Member, Session
-from datalens.synthesizers.settings import MOST_IMAGES, MOST_UPDATES, Settings
+from datalens.synthesizers.settings import MOST_IMAGES, MOST_UPDATES, Settings, within_limits
 from datalens.synthesizers.stepping import Trainee, take_steps
 
 BLOCK = 100
@@ -87,7 +87,7 @@ class DpGanPlan(Plan):
             beside=[Charge(event=counts.event, count=1)] if counts else [],
         )
         return cls(
-            settings=settings.model_copy(update={"noise_multiplier": event.noise_multiplier}),
+            settings=within_limits(settings, {"noise_multiplier": event.noise_multiplier}),
             public=public,
             counts=counts,
             start=None,

@@ -13,7 +13,7 @@ from datalens.mechanism.events import GaussianRelease
 from datalens.privacy.accountants import Charge, rho_of
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
 from datalens.synthesizers.plan import Plan, class_prior, given
-from datalens.synthesizers.settings import MOST_IMAGES, MOST_STEPS, MOST_UPDATES
+from datalens.synthesizers.settings import MOST_IMAGES, MOST_STEPS, MOST_UPDATES, within_limits
 from datalens.synthesizers.wasserstein import CriticSettings, critics_for
 
 STEPS = 1_000
@@ -73,12 +73,12 @@ class GPatePlan(Plan):
         chosen: dict[str, int] = {"n_teachers": critics_for(settings, public)}
         if settings.sigma is None and settings.steps is None:
             chosen["steps"] = STEPS
-        settings = settings.model_copy(update=chosen)
+        settings = within_limits(settings, chosen)
         _refuse_too_many(settings, prod(public.shape))
         checks, votes = _mechanisms(settings, rho)
         steps = _steps(settings, rho, checks, votes)
         return cls(
-            settings=settings.model_copy(update={"sigma": votes.sigma, "steps": steps}),
+            settings=within_limits(settings, {"sigma": votes.sigma, "steps": steps}),
             public=public,
             counts=counts,
             start=None,

@@ -19,7 +19,7 @@ from datalens.synthesizers.gan import GanSynthesizer, weights_of
 from datalens.synthesizers.moments import class_counts
 from datalens.synthesizers.plan import Plan, class_prior
 from datalens.synthesizers.session import Member, Session, Stopped
-from datalens.synthesizers.settings import MOST_UPDATES, Settings
+from datalens.synthesizers.settings import MOST_UPDATES, Settings, within_limits
 from datalens.synthesizers.stepping import take_steps
 from datalens.synthesizers.wasserstein import CriticSettings, Follower, critics_for, hire
 
@@ -74,7 +74,7 @@ class GsWganPlan(Plan):
             drawn = replace(drawn, noise_multiplier=least)
         decided = {"n_teachers": n_teachers, "noise_multiplier": drawn.noise_multiplier}
         plan = cls(
-            settings=settings.model_copy(update=decided),
+            settings=within_limits(settings, decided),
             public=public,
             counts=counts,
             start=None,

@@ -26,6 +26,7 @@ from datalens.synthesizers.settings import (
     MOST_STEPS,
     MOST_UPDATES,
     Settings,
+    within_limits,
 )
 
 STEPS = 200
@@ -132,7 +133,7 @@ class PateGanPlan(Plan):
             "real_batch": real_batch,
         }
         return cls(
-            settings=settings.model_copy(update=decided),
+            settings=within_limits(settings, decided),
             public=public,
             counts=counts,
             start=None,

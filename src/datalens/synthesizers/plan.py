@@ -21,6 +21,7 @@ from datalens.synthesizers.settings import (
     ClassGaussianSettings,
     DataLensSettings,
     Settings,
+    within_limits,
 )
 from datalens.synthesizers.warm_start import WarmStartPlan
 
@@ -96,14 +97,14 @@ class DataLensPlan(Plan):
             start = WarmStartPlan.within(rho * (1 - share), public=public, settings=settings)
             decided |= start.decided
             rho -= total_rho(start.charges)
-        settings = settings.model_copy(update=decided)
+        settings = within_limits(settings, decided)
         if share == 0:
             return DataLensPlan(settings=settings, public=public, counts=counts, start=start)
         settings = complete(settings, public, rho)
         topagg, steps = _votes(settings, public, rho)
         decided = {"sigma": topagg.sigma, "steps": steps, "quorum": topagg.quorum}
         return VotingPlan(
-            settings=settings.model_copy(update=decided),
+            settings=within_limits(settings, decided),
             public=public,
             counts=counts,
             start=start,

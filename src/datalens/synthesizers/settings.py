@@ -3,6 +3,7 @@
 A value left at None is chosen from public facts (see plan.py).
 """
 
+from collections.abc import Mapping
 from reprlib import repr as shown
 from typing import Any, Literal, TypeVar
 
@@ -162,6 +163,14 @@ class DataLensSettings(VoteSettings):
 
 
 S = TypeVar("S", bound=Budget)
+
+
+def within_limits(settings: S, values: Mapping[str, Any]) -> S:
+    """The settings with what a plan has decided, within the same limits as what is asked for.
+
+    Else a run could be paid for whose own configuration is refused when it is read again.
+    """
+    return checked(type(settings), {**settings.model_dump(), **values})
 
 
 def checked(kind: type[S], values: dict[str, Any]) -> S:

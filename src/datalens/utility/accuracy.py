@@ -139,9 +139,11 @@ def summed_up(found: Sequence[Judgement], test: Records, seeds: Sequence[int]) -
 def check_fits(images: Images, labels: Labels, test: Records) -> None:
     """Refuse synthetic images of another size, or of more classes, than the real ones."""
     if images.shape[1:] != test.public.shape:
+        _, height, width = images.shape[1:]
+        remedy = f"; try --image-size {height}" if height == width != test.public.shape[1] else ""
         raise DataLensError(
             f"The synthetic images are {images.shape[1:]} but {test.public.name} has"
-            f" {test.public.shape} (channels, height, width)."
+            f" {test.public.shape} (channels, height, width){remedy}."
         )
     if labels.max() >= test.public.n_classes:
         raise DataLensError(

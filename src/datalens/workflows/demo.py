@@ -14,8 +14,9 @@ from datalens.data import Records
 from datalens.errors import DataLensError
 from datalens.synthesizers import ClassGaussian, DataLens, Synthesizer
 from datalens.utility.accuracy import Accuracy, judged_accuracy
-from datalens.workflows.fitting import Source, fit_run
+from datalens.workflows.fitting import fit_run
 from datalens.workflows.runs import load_run
+from datalens.workflows.source import Source
 
 DATA, EPSILON, LEDGER = "fashion-mini", 10.0, "demo"
 JUDGED = 20_000

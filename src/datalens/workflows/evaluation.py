@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from datalens.classifiers.judge import Judgement
-from datalens.classifiers.simple import subset
-from datalens.data import NoTestSplit, Records, load
+from datalens.data import NoTestSplit, Records
 from datalens.errors import DataLensError
 from datalens.utility.accuracy import (
     CLASSIFIERS,
@@ -33,8 +32,9 @@ from datalens.utility.measures import MEASURED_IMAGES, measured
 from datalens.utility.membership import attacked
 from datalens.utility.nearest import nearest
 from datalens.workflows.cache import Cache
-from datalens.workflows.fitting import Source
+from datalens.workflows.judged import check_classes, is_run, samples_of, was_trained_on
 from datalens.workflows.runs import load_classifier, load_run
+from datalens.workflows.source import Source
 
 T = TypeVar("T")
 Images = NDArray[np.uint8]
@@ -67,11 +67,7 @@ EVERYTHING = Effort(classifiers=tuple(CLASSIFIERS), baselines=True)
 def evaluate_classifier(run: Path, source: Source) -> dict[str, Any]:
     """How often a private classifier is right. Kept under RUN/internal, never published."""
     classifier, test = load_classifier(run), source.test_records()
-    if test.public.n_classes != len(classifier.class_names):
-        raise DataLensError(
-            f"The classifier knows {len(classifier.class_names)} classes and {source.name} has"
-            f" {test.public.n_classes}."
-        )
+    check_classes(run, classifier.class_names, test.public)
     said = classifier.predict(test.images).labels
     n_records = classifier.certificate["data"]["n_records"]
     judgement = Judgement.of(said, test.labels, test.public.n_classes, learned_from=n_records)
@@ -106,7 +102,7 @@ def evaluate_synthetic(
         raise DataLensError(f"--seeds must be at least 1, got {seeds}.")
     inception = Inception.read(features) if features is not None else None
     real = Real.of(source)
-    images, labels = samples_of(synthetic, real.test.public.n_classes, at_most=effort.judged)
+    images, labels = samples_of(synthetic, real.test.public, at_most=effort.judged)
     check_fits(images, labels, real.test)
     notes = [] if real.train is not None else [NO_TEST_SPLIT.format(source.name)]
     with _bars() as stage:
@@ -172,25 +168,6 @@ def _part(records: Records, chosen: NDArray[np.int64]) -> Records:
     )
 
 
-def is_run(synthetic: Path) -> bool:
-    return (synthetic / "config.toml").is_file()
-
-
-def samples_of(synthetic: Path, n_classes: int, *, at_most: int) -> tuple[Images, Labels]:
-    """Drawn from a run, or what a file or folder holds: the same at each call."""
-    if is_run(synthetic):
-        run = load_run(synthetic)
-        if len(run.class_names) != n_classes:
-            raise DataLensError(
-                f"{synthetic} has {len(run.class_names)} classes and the real data {n_classes};"
-                " name data of the same classes with --on."
-            )
-        return run.sample(at_most, seed=0)
-    found = load(str(synthetic), n_classes=n_classes)
-    chosen = subset(len(found.labels), at_most, seed=0)
-    return found.images[chosen], found.labels[chosen]
-
-
 def _classified(
     images: Images,
     labels: Labels,
@@ -231,8 +208,7 @@ def _training_records(synthetic: Path, real: Real, notes: list[str]) -> Records 
     train = real.train
     if train is None or not is_run(synthetic):
         return train
-    data = load_run(synthetic).certificate["data"]
-    if (data["n_records"], tuple(data["shape"])) == (train.public.n_records, train.public.shape):
+    if was_trained_on(load_run(synthetic), train.public):
         return train
     notes.append(
         f"{synthetic} was not trained on {train.public.name}, so nothing is said of its training"

@@ -7,11 +7,10 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datalens.data import Keep, NoTestSplit, Records, Split, fingerprint, load
+from datalens.data import Records
 from datalens.data.documents import reading
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
@@ -34,62 +33,15 @@ from datalens.workflows.previews import Previews, write_sheet
 from datalens.workflows.progress import Listener, Watcher, tidy_log
 from datalens.workflows.report.public import write_report
 from datalens.workflows.runs import check_product
-
-
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """Where the records come from."""
-
-    name: str
-    data_dir: Path | None = None
-    image_size: int | None = None
-    n_classes: int | None = None
-
-    @property
-    def options(self) -> str:
-        """How the command line was told, beside the name."""
-        told = {
-            "--data-dir": self.data_dir,
-            "--image-size": self.image_size,
-            "--classes": self.n_classes,
-        }
-        return "".join(f" {name} {value}" for name, value in told.items() if value is not None)
-
-    def records(self, split: Split = "train", keep: Keep | None = None) -> Records:
-        return load(
-            self.name,
-            split=split,
-            data_dir=self.data_dir,
-            image_size=self.image_size,
-            n_classes=self.n_classes,
-            keep=keep,
-        )
-
-    def share(self, learner: AnyLearner, ranks: Ranks, secret: bytes) -> Records:
-        """The records of this rank, once it is clear that all ranks have the same data."""
-        if ranks.size == 1:
-            return self.records()
-        ranks.agree("the data", fingerprint(self.name, data_dir=self.data_dir)[:16])
-        records = self.records(keep=lambda public: learner.share(public, ranks, secret))
-        ranks.agree("what is public about the data", str(records.public))
-        return records
-
-    def fingerprint(self) -> bytes:
-        """Of the files that the records come from: never to be published."""
-        return fingerprint(self.name, data_dir=self.data_dir).encode()
-
-    def test_records(self) -> Records:
-        """The test split; a file or folder that has none is test data as a whole."""
-        try:
-            return self.records("test")
-        except NoTestSplit:
-            return self.records()
-
+from datalens.workflows.source import Source
 
 OTHER_LEDGER = (
     "Careful: these very files were used with the ledger {1} too, and what {0} pays is not added up"
     " there; name one with --ledger for all runs on them."
 )
+
+
+SIZED = "Pictures of a folder are brought to {0}x{0} pixels; --image-size takes another size."
 
 
 def make_synthesizer(
@@ -151,6 +103,8 @@ def fit_run(
         ranks=ranks,
     )
     watcher.say(f"{records.public.in_words()}; ledger {session.ledger.path.stem}.")
+    if source.size != source.image_size:
+        watcher.say(SIZED.format(source.size))
     for caution in cautions(plan):
         watcher.say(f"Careful: {caution}")
     data = source.fingerprint()
@@ -188,7 +142,8 @@ def resume_run(
         with reading(out / "config.toml"):
             check_product(out, config["method"], kinds)
         learner = kinds[config["method"]](**config["settings"])
-    except (KeyError, TypeError):
+        source = source.as_in(config)
+    except (KeyError, TypeError, ValueError):
         raise DataLensError(f"{out / 'config.toml'} is no configuration of a run.") from None
     if epsilon is not None and epsilon != learner.settings.epsilon:
         began = f"epsilon {learner.settings.epsilon:g}" if learner.private else "no epsilon"

@@ -27,3 +27,10 @@ def load_preset(preset: str, *, data_name: str, epsilon: float) -> dict[str, Any
     if not preset.endswith(".toml"):
         raise DataLensError(f"Unknown preset {preset!r}; use auto, paper or a FILE.toml.")
     return read_toml(Path(preset))
+
+
+def teachers_within(preset: dict[str, Any], n_records: int) -> int:
+    """The paper's number of teachers, or as many as have shards of its size (`real_batch`)."""
+    number: int = preset["n_teachers"]
+    shard: int = preset["real_batch"]
+    return number if n_records >= number * shard else max(1, n_records // shard)

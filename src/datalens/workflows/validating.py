@@ -1,5 +1,6 @@
 """`datalens evaluate --private-validation`: one figure that may be published."""
 
+import hashlib
 import math
 import shutil
 from collections.abc import Callable
@@ -15,12 +16,13 @@ from datalens.errors import DataLensError
 from datalens.synthesizers.session import ledger_name_for
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
-from datalens.workflows.evaluation import is_run, samples_of
-from datalens.workflows.fitting import Source
+from datalens.workflows.judged import Images, check_classes, is_run, samples_of
 from datalens.workflows.runs import holds_classifier, load_any, load_classifier
+from datalens.workflows.source import Source
 
 FOLDER = "validation"
 SEED = 0
+VERY_RECORDS = "{} holds the very records of {}; give images that are public."
 
 
 def validate(
@@ -68,9 +70,7 @@ def _refuse_what_is_not_public(synthetic: Path, source: Source) -> None:
                 " heart; validate a run that protects them."
             )
     elif fingerprint(synthetic) == fingerprint(source.name, data_dir=source.data_dir):
-        raise DataLensError(
-            f"{synthetic} holds the very records of {source.name}; give images that are public."
-        )
+        raise DataLensError(VERY_RECORDS.format(synthetic, source.name))
 
 
 def _held_out(source: Source) -> tuple[Records, str]:
@@ -84,14 +84,16 @@ def _held_out(source: Source) -> tuple[Records, str]:
 
 
 def _teacher(synthetic: Path, records: Records) -> Callable[[], PublicClassifier]:
-    """Makes the classifier from public things: of the records, only public facts are looked at."""
+    """Makes the classifier from public things; records are looked at only to refuse them."""
     public = records.public
     if holds_classifier(synthetic):
         classifier = _private_classifier(synthetic, public)
         return lambda: classifier
-    images, labels = samples_of(synthetic, public.n_classes, at_most=JUDGED_IMAGES)
+    images, labels = samples_of(synthetic, public, at_most=JUDGED_IMAGES)
     check_fits(images, labels, records)
     published = is_run(synthetic)  # of a file, only its owner knows whether it may be
+    if not published and _digests(images) <= _digests(records.images):
+        raise DataLensError(VERY_RECORDS.format(synthetic, public.name))
 
     def teach() -> PublicClassifier:
         judge = taught(images, labels, public.n_classes, seed=SEED)
@@ -105,13 +107,14 @@ def _teacher(synthetic: Path, records: Records) -> Callable[[], PublicClassifier
     return teach
 
 
+def _digests(images: Images) -> set[bytes]:
+    """Of each image, whatever their order, number and labels."""
+    return {hashlib.blake2b(image.tobytes()).digest() for image in images}
+
+
 def _private_classifier(run: Path, public: PublicFacts) -> PublicClassifier:
     classifier = load_classifier(run)
-    if public.n_classes != len(classifier.class_names):
-        raise DataLensError(
-            f"The classifier knows {len(classifier.class_names)} classes and {public.name} has"
-            f" {public.n_classes}."
-        )
+    check_classes(run, classifier.class_names, public)
     return PublicClassifier(
         predict=lambda pixels: classifier.predict(pixels).labels, weights=classifier._arrays()
     )

@@ -35,8 +35,34 @@ FIGURES: dict[str, Any] = {
     "inception_score": 4.56,
     "fid": 78.9,
     "prdc": {"precision": 0.112, "recall": 0.223, "density": 0.334, "coverage": 0.445},
-    "nearest": {"synthetic": {"1": 1.25, "50": 6.5}, "held_out": {"1": 1.5, "50": 7.5}},
-    "membership": [{"attack": "nearest neighbour", "auc": 0.513, "auc_interval": [0.48, 0.55]}],
+    "domain": {"accuracy": 0.9731, "test_images": 1_234},
+    "measures": {
+        "fid_images": 2_345,
+        "fid_infinite": 71.2,
+        "features": "Inception-v3",
+        "dimensions": 2_048,
+        "synthetic_images": 3_456,
+        "real_images": 2_345,
+    },
+    "nearest": {
+        "synthetic": {"1": 1.25, "50": 6.5},
+        "held_out": {"1": 1.5, "50": 7.5},
+        "nearer_than_held_out": 0.0234,
+        "copies": 7,
+        "synthetic_images": 1_999,
+        "held_out_images": 195,
+        "training_images": 60_001,
+    },
+    "membership": [
+        {
+            "attack": "nearest neighbour",
+            "auc": 0.513,
+            "auc_interval": [0.48, 0.55],
+            "hits_at_one_percent": 0.0156,
+            "hits_interval": [0.0101, 0.0222],
+        }
+    ],
+    "notes": ["No <b>sums</b>: too few.", "Another."],
 }
 SHOWN = {
     "accuracy": "accuracy 73.1 % ± 1.2 % over 3 seeds, last epoch",
@@ -48,9 +74,18 @@ SHOWN = {
     "inception_score": "inception score 4.56",
     "fid": "FID 78.9",
     "prdc": "precision 0.112",
+    "domain": "by a classifier that is 97.3 % right on 1,234 real images",
+    "measures": "from 2,345 images of each kind, 71.2 if followed to ever more",
     "nearest": "1 1.25 1.5 50 6.5 7.5",
-    "membership": "nearest neighbour 0.513 0.480 to 0.550",
+    "membership": "nearest neighbour 0.513 0.480 to 0.550 1.6 % 1.0 % to 2.2 %",
+    "notes": "Left out, and why No <b>sums</b>: too few. Another.",
 }
+MORE = [
+    "Features: Inception-v3, 2,048 dimensions. 3,456 synthetic images were compared with 2,345",
+    "copies 7 of 1,999 synthetic images are a training record, pixel for pixel",
+    "nearer than held-out records 2.3 % of them are nearer than the nearest 1 % of 195 held-out",
+    "looked among 60,001 training records",
+]
 
 
 @pytest.fixture
@@ -68,12 +103,18 @@ def test_all_that_was_measured_is_there(run: Path) -> None:
     page = page_with(run, FIGURES)
     text = text_of(page)
     assert text.count("INTERNAL") >= 4
-    for words in SHOWN.values():
+    for words in [*SHOWN.values(), *MORE]:
         assert words in text
     rows = re.findall(r"<tr><th scope=\"row\">[^<]*</th>((?:<td[^>]*>\d+</td>){3})</tr>", page)
     cells = [[int(n) for n in re.findall(r">(\d+)<", row)] for row in rows]
     assert cells == CONFUSION
     assert re.findall(r'class="right">(\d+)<', page) == ["51", "55", "59"]
+
+
+def test_a_distance_that_cannot_be_followed_says_so(run: Path) -> None:
+    measures = {**FIGURES["measures"], "fid_infinite": None}
+    text = text_of(page_with(run, {**FIGURES, "measures": measures}))
+    assert "from 2,345 images of each kind, too few to be followed to ever more" in text
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -118,6 +159,10 @@ def test_a_run_without_its_private_half_is_refused(run: Path) -> None:
         {"membership": [{"attack": "x"}]},
         {"fid": "near"},
         {"nearest": [1]},
+        {"nearest": {"synthetic": {"1": 1.0}, "copies": "many"}},
+        {"fid": 1.0, "measures": {"fid_images": 9}},
+        {"inception_score": 1.0, "domain": {"accuracy": "high"}},
+        {"notes": 5},
         {"prdc": {"precision": "<b>"}},
     ],
 )

@@ -18,7 +18,7 @@ from datalens.workflows.audit import planted, tallies
 from datalens.workflows.audit.samples import audit_samples
 from datalens.workflows.audit.trials import Attack, all_cores, play
 from datalens.workflows.bench.machine import description
-from datalens.workflows.fitting import Source
+from datalens.workflows.source import Source
 
 TRIALS, RUNS = 20_000, 2_000
 MOST = 10_000_000

@@ -6,8 +6,9 @@ from typing import Any
 
 from datalens.errors import DataLensError
 from datalens.utility.membership import SYNTHETIC, attacked
-from datalens.workflows.fitting import Source
+from datalens.workflows.judged import was_trained_on
 from datalens.workflows.runs import load_run
+from datalens.workflows.source import Source
 
 
 def audit_samples(run: Path, source: Source, *, seed: int = 0) -> dict[str, Any]:
@@ -17,8 +18,7 @@ def audit_samples(run: Path, source: Source, *, seed: int = 0) -> dict[str, Any]
     """
     synthesizer = load_run(run)
     train, test = source.records(), source.records("test")
-    data = synthesizer.certificate["data"]
-    if (train.public.n_records, train.public.shape) != (data["n_records"], tuple(data["shape"])):
+    if not was_trained_on(synthesizer, train.public):
         raise DataLensError(f"{run} was not trained on {source.name}: name the data it was.")
     drawn = synthesizer.sample(SYNTHETIC, seed=seed).images
     attacks = attacked(drawn, train.images, test.images, seed=seed)

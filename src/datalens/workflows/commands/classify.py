@@ -52,7 +52,8 @@ def classify(
     """Spend a privacy budget on one classifier of private images; get it and a certificate."""
     from datalens.synthesizers.private_classifier import CLASSIFIERS
     from datalens.synthesizers.session import Stopped
-    from datalens.workflows.fitting import Source, fit_run, make_classifier, resume_run
+    from datalens.workflows.fitting import fit_run, make_classifier, resume_run
+    from datalens.workflows.source import Source
 
     source = Source(name=dataset, data_dir=data_dir, image_size=image_size, n_classes=classes)
     check_protection(method, seed=seed, not_private=not_private, resumed=resume)

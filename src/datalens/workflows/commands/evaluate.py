@@ -16,7 +16,7 @@ from datalens.workflows.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from datalens.workflows.fitting import Source
+    from datalens.workflows.source import Source
 
 LEAVE_OUT = "leave out --seeds, --quick, --all and --features"
 
@@ -63,10 +63,13 @@ def evaluate(
         evaluate_classifier,
         evaluate_synthetic,
     )
-    from datalens.workflows.fitting import Source
+    from datalens.workflows.judged import sized_as
     from datalens.workflows.runs import holds_classifier
+    from datalens.workflows.source import Source
 
-    source = Source(name=on, data_dir=data_dir, image_size=image_size, n_classes=classes)
+    source = sized_as(
+        synthetic, Source(name=on, data_dir=data_dir, image_size=image_size, n_classes=classes)
+    )
     special = seeds != 1 or quick or everything or features is not None
     if quick and everything:
         raise DataLensError("--quick and --all exclude each other; leave out one.")

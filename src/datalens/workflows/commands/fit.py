@@ -92,10 +92,11 @@ def fit(
 ) -> None:
     """Spend a privacy budget on private images; get a generator and a certificate."""
     from datalens.synthesizers.session import Stopped
-    from datalens.workflows.fitting import Source, fit_run, make_synthesizer, resume_run
+    from datalens.workflows.fitting import fit_run, make_synthesizer, resume_run
     from datalens.workflows.joining import joined
     from datalens.workflows.progress import Listener
     from datalens.workflows.runs import is_private
+    from datalens.workflows.source import Source
     from datalens.workflows.tensorboard import Board
     from datalens.workflows.watch.server import serving
 

@@ -153,9 +153,9 @@ def speed(
 
 @bench.command()
 def utility(
-    datasets: Annotated[str, typer.Option(help="Data sets by name: mnist,digits.")] = (
-        "fashion-mini"
-    ),
+    datasets: Annotated[
+        str, typer.Option(help="Names, or folders of class folders: mnist,my/pets.")
+    ] = ("fashion-mini"),
     epsilons: Annotated[str, typer.Option(help="Budgets: 0.2,1,10.")] = "10",
     methods: Annotated[
         str, typer.Option(help="By name: class-gaussian, datalens, datalens-paper, ...; or all.")
@@ -179,6 +179,9 @@ def utility(
             help="Synthetic images for the judge; usually one for a record, at most 50,000."
         ),
     ] = None,
+    most_minutes: Annotated[
+        float | None, typer.Option(help="End what takes longer, and list it as not run.")
+    ] = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
@@ -188,19 +191,21 @@ def utility(
     """
     from datalens.workflows.bench.tables import for_markdown
     from datalens.workflows.bench.utility.cells import asked
-    from datalens.workflows.bench.utility.pages import utility_tables
+    from datalens.workflows.bench.utility.pages import not_run_tables, utility_tables
     from datalens.workflows.bench.utility.running import run_bench, usual_jobs
 
     for option, count in {"--seeds": seeds, "--jobs": jobs, "--images": images}.items():
         if count is not None and count < 1:
             raise DataLensError(f"{option} must be at least 1, got {count}.")
-    # Where data lie and results go says something of this machine only.
-    options = {"datasets": datasets, "epsilons": epsilons, "methods": methods, "seeds": seeds}
+    if most_minutes is not None:
+        positive_number("--most-minutes", str(most_minutes))
+    options = {"epsilons": epsilons, "methods": methods, "seeds": seeds}
     words = [f"--{name} {value}" for name, value in options.items()]
     words += [f"--jobs {jobs}"] if jobs else []
     words += [f"--set {text}" for text in set_ or []]
     words += ["--held-out"] if held_out else []
     words += [f"--images {images}"] if images else []
+    words += [f"--most-minutes {most_minutes:g}"] if most_minutes else []
     try:
         cells = asked(
             datasets=_parts(datasets),
@@ -210,23 +215,28 @@ def utility(
             held_out=held_out,
             data_dir=data_dir,
         )
+        # Where data lie and results go says something of this machine only.
+        names = ",".join(dict.fromkeys(cell.dataset for cell in cells))
         result = run_bench(
             cells,
             seeds=seeds,
             jobs=jobs or usual_jobs(cells),
             out=out,
-            command=" ".join(["datalens bench utility", *words]),
+            command=" ".join([f"datalens bench utility --datasets {names}", *words]),
             images=images,
             data_dir=data_dir,
+            most_minutes=most_minutes,
         )
     except KeyboardInterrupt:
         typer.echo("Stopped.", err=True)
         raise typer.Exit(130) from None
     if as_json:
         found = [each.to_json() for each in result.results]
-        print_json({"cells": found, "failed": result.failed})
+        slow = [each.model_dump() for each in result.not_run]
+        print_json({"cells": found, "not_run": slow, "failed": result.failed})
     else:
-        for title, rows in utility_tables(result.results).items():
+        tables = utility_tables(result.results) | not_run_tables(result.not_run)
+        for title, rows in tables.items():
             typer.echo(for_markdown(title, rows))
     for failure in result.failed:
         typer.echo(f"Failed: {failure}", err=True)

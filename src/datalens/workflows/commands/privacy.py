@@ -119,14 +119,15 @@ def audit(
     from datalens.workflows.audit.running import run_audit
     from datalens.workflows.audit.tables import LEGEND, audit_tables
     from datalens.workflows.bench.tables import for_terminal
-    from datalens.workflows.fitting import Source
+    from datalens.workflows.judged import sized_as
+    from datalens.workflows.source import Source
 
     if (run is None) is not (on is None):
         raise DataLensError("--run and --on go together: a run, and the data it was trained on.")
     target = None
     if run is not None and on is not None:
         source = Source(name=on, data_dir=data_dir, image_size=image_size, n_classes=classes)
-        target = (run, source)
+        target = (run, sized_as(run, source))
     try:
         result = run_audit(trials=trials, runs=runs, samples_of=target, out=out)
     except KeyboardInterrupt:

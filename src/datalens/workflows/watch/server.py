@@ -41,7 +41,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self, run: Path, *, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(24)
         self.follower = Follower(run)
-        self.page = render("watch.html.j2", script="watch.js", policy=POLICY, run=run.name)
+        name = self.follower.name
+        self.page = render("watch.html.j2", script="watch.js", policy=POLICY, run=name)
         self.lock = threading.Lock()
         try:
             super().__init__((HOST, port), _Handler)

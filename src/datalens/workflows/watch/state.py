@@ -27,6 +27,7 @@ class Follower:
 
     def __init__(self, run: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._run, self._clock = run, clock
+        self.name = run.name or run.resolve().name
         self._seen: dict[str, tuple[float, int]] = {}
         """For each stage, when it was first seen and how much was done then."""
 
@@ -41,7 +42,7 @@ class Follower:
         config = self._config()
         settings, data = config.get("settings", {}), config.get("data", {})
         return {
-            "run": self._run.name,
+            "run": self.name,
             "method": str(config.get("method", "")),
             "data": str(data.get("name", "")) if isinstance(data, dict) else "",
             "budget": _number(settings.get("epsilon")) if isinstance(settings, dict) else None,

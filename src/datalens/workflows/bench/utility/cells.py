@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from datalens.data import PublicFacts, Records, describe, load
+from datalens.data import PublicFacts, Records, load
 from datalens.errors import DataLensError
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.protocol import Synthesizer
 from datalens.utility.accuracy import JUDGED_IMAGES
+from datalens.workflows.bench.utility.sources import Source, sources
 from datalens.workflows.fitting import make_synthesizer
+from datalens.workflows.presets import load_preset, teachers_within
 from datalens.workflows.runs import is_private
 
 
@@ -61,6 +61,8 @@ class Cell:
     """Settings given for this cell, over those of the variant; names in order."""
     configuration: dict[str, Any]
     """Complete: method, settings and what is public about the data, as in a run's config.toml."""
+    path: Path | None = None
+    """Of the data, where they are no data set by name."""
 
     @property
     def stem(self) -> str:
@@ -97,12 +99,14 @@ def asked(
     held_out: bool = False,
     data_dir: Path | None = None,
 ) -> list[Cell]:
-    """The cells, each with its plan resolved: what cannot be run is refused before anything is."""
+    """The cells, each with its plan resolved: what cannot be run is refused before anything is.
+
+    Data sets are names, or paths of folders and files that are called by their last part.
+    """
     for kind, names in {"data set": datasets, "method": methods, "epsilon": epsilons}.items():
         if not names:
             raise DataLensError(f"bench utility needs at least one {kind}.")
-    for name in datasets:
-        describe(name, data_dir)
+    found = sources(datasets, data_dir)
     known = variants()
     methods = [each for name in methods for each in (METHODS if name == ALL else [name])]
     for name in methods:
@@ -111,18 +115,16 @@ def asked(
     if "epsilon" in settings:
         raise DataLensError("epsilon: use --epsilons, not --set.")
     every = (
-        (dataset, method, epsilon if is_private(known[method].method) else None)
-        for dataset in datasets
+        (source, method, epsilon if is_private(known[method].method) else None)
+        for source in found
         for epsilon in epsilons
         for method in methods
     )
     wanted = list(dict.fromkeys(every))
-    chosen = [_synthesizer(*each, settings) for each in wanted]
-    facts = {name: _public(name, data_dir, held_out) for name in dict.fromkeys(datasets)}
-    return [
-        _cell(*each, synthesizer, facts[each[0]], settings, held_out)
-        for each, synthesizer in zip(wanted, chosen, strict=True)
-    ]
+    for each in wanted:
+        _synthesizer(*each, settings)
+    public = {source: _public(source, data_dir, held_out) for source in found}
+    return [_cell(*each, public[each[0]], settings, held_out) for each in wanted]
 
 
 def configuration_of(plan: Plan) -> dict[str, Any]:
@@ -131,38 +133,51 @@ def configuration_of(plan: Plan) -> dict[str, Any]:
 
 
 def _synthesizer(
-    dataset: str, method: str, epsilon: float | None, settings: Mapping[str, Any]
+    source: Source, method: str, epsilon: float | None, settings: Mapping[str, Any]
 ) -> Synthesizer:
     variant = variants()[method]
     budget = {} if epsilon is None else {"epsilon": epsilon}
-    with _said_of(dataset, method):
+    with _said_of(source.name, method):
         return make_synthesizer(
             variant.method,
             preset=variant.preset,
-            data_name=dataset,
+            data_name=source.like,
             overrides={**variant.settings, **settings, **budget},
         )
 
 
 def _cell(
-    dataset: str,
+    source: Source,
     method: str,
     epsilon: float | None,
-    synthesizer: Synthesizer,
     public: PublicFacts,
     settings: Mapping[str, Any],
     held_out: bool,
 ) -> Cell:
-    with _said_of(dataset, method):
+    settings = {**_fewer_teachers(source, method, epsilon, public), **settings}
+    synthesizer = _synthesizer(source, method, epsilon, settings)
+    with _said_of(source.name, method):
         return Cell(
-            dataset=dataset,
+            dataset=source.name,
             method=method,
             epsilon=epsilon,
             held_out=held_out,
             # As they were understood: 0.20 and 0.2 are one cell.
             overrides={name: getattr(synthesizer.settings, name) for name in sorted(settings)},
             configuration=configuration_of(synthesizer.resolve(public)),
+            path=source.path,
         )
+
+
+def _fewer_teachers(
+    source: Source, method: str, epsilon: float | None, public: PublicFacts
+) -> dict[str, Any]:
+    """Where there are fewer records than the paper had: as many teachers as have its shards."""
+    if variants()[method].preset != "paper" or epsilon is None:
+        return {}
+    preset = load_preset("paper", data_name=source.like, epsilon=epsilon)
+    number = teachers_within(preset, public.n_records)
+    return {} if number == preset["n_teachers"] else {"n_teachers": number}
 
 
 @contextmanager
@@ -174,7 +189,7 @@ def _said_of(dataset: str, method: str) -> Iterator[None]:
         raise DataLensError(f"{method} on {dataset}: {error}") from None
 
 
-def split(dataset: str, data_dir: Path | None, held_out: bool) -> tuple[Records, Records]:
+def split(dataset: str | Path, data_dir: Path | None, held_out: bool) -> tuple[Records, Records]:
     """What is learned from, and what the judge is tested on.
 
     Held out: the last sixth of the training records is tested on, and the test set not read.
@@ -199,13 +214,9 @@ def _kept(n_records: int) -> int:
     return max(1, n_records * 5 // 6)
 
 
-def _public(dataset: str, data_dir: Path | None, held_out: bool) -> PublicFacts:
+def _public(source: Source, data_dir: Path | None, held_out: bool) -> PublicFacts:
     """Of the data that are here, or are fetched now, once, rather than by every worker."""
-
-    def nothing(public: PublicFacts) -> np.ndarray:
-        return np.empty(0, dtype=np.int64)
-
     if not held_out:
-        load(dataset, split="test", data_dir=data_dir, keep=nothing)
-    public = load(dataset, data_dir=data_dir, keep=nothing).public
+        source.public(data_dir, "test")
+    public = source.public(data_dir)
     return replace(public, n_records=_kept(public.n_records)) if held_out else public

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from datalens.errors import DataLensError
 from datalens.workflows.bench.utility.cells import Cell
+from datalens.workflows.bench.utility.not_run import NotRun, read_not_run, write_not_run
 from datalens.workflows.bench.utility.pages import check_page, write_page
 from datalens.workflows.bench.utility.results import (
     Repetition,
@@ -26,21 +27,31 @@ class Folder:
         check_page(path)
         self.path = path
         self.results = read_results(path)
+        self.not_run = read_not_run(path)
 
     def missing(
-        self, cells: Sequence[Cell], seeds: int, images: int | None
+        self,
+        cells: Sequence[Cell],
+        seeds: int,
+        images: int | None,
+        most_minutes: float | None = None,
     ) -> list[tuple[Cell, int]]:
-        """Cells and seeds still to be done."""
+        """Cells and seeds still to be done; not those that are known to take too long."""
         for cell in cells:
             if cell.stem in self.results:
                 path = self.path / f"{cell.stem}.json"
                 check_same(cell, self.results[cell.stem], path, cell.images(images))
+        slow = {
+            stem
+            for stem, cell in self.not_run.items()
+            if most_minutes is not None and most_minutes <= cell.minutes
+        }
         known = {stem: set(result.seeds) for stem, result in self.results.items()}
         return [
             (cell, seed)
             for seed in range(seeds)
             for cell in cells
-            if seed not in known.get(cell.stem, ())
+            if cell.stem not in slow and seed not in known.get(cell.stem, ())
         ]
 
     def keep(self, cell: Cell, repetition: Repetition, sheet: bytes | None) -> None:
@@ -49,11 +60,19 @@ class Folder:
             replace_file(self.path / f"{cell.stem}.png", sheet)
         write_result(self.path, result)
         self.results[cell.stem] = result
+        if self.not_run.pop(cell.stem, None):
+            write_not_run(self.path, self.not_run)
+        self.write_page()
+
+    def give_up(self, cell: Cell, minutes: float) -> None:
+        """It takes more than so many."""
+        self.not_run[cell.stem] = NotRun.of(cell, minutes)
+        write_not_run(self.path, self.not_run)
         self.write_page()
 
     def write_page(self) -> None:
-        if self.results:
-            write_page(self.path, self.results.values())
+        if self.results or self.not_run:
+            write_page(self.path, self.results.values(), self.not_run.values())
 
 
 @contextmanager

@@ -8,13 +8,13 @@ from statistics import fmean
 from datalens.errors import DataLensError
 from datalens.workflows.bench.tables import Rows, for_markdown
 from datalens.workflows.bench.utility.cells import plain, variants
+from datalens.workflows.bench.utility.not_run import NotRun
+from datalens.workflows.bench.utility.notes import compared, notes
 from datalens.workflows.bench.utility.printed import (
-    NOT_PRIVATE,
     Row,
     printed,
     printed_distances,
     printed_scores,
-    table_of,
 )
 from datalens.workflows.bench.utility.results import Repetition, Result, replace_file, spread
 
@@ -53,12 +53,13 @@ def utility_tables(results: Iterable[Result]) -> dict[str, Rows]:
         own = [cell for cell in cells if (cell.dataset, cell.held_out) == (dataset, held_out)]
         heads, ours = _grid(own, _accuracy)
         epsilons = _columns(own)
-        paper = [] if held_out else _paper(printed(dataset), epsilons, BEST, 100, 1)
+        known_as = "" if held_out else compared(own[0])
+        paper = _paper(printed(known_as), epsilons, BEST, 100, 1)
         name = f"{dataset}, held-out training records" if held_out else dataset
         found[f"{name}: accuracy %, by epsilon"] = (heads, ours + paper)
         found[f"{name}: best on test %, and minutes a repetition"] = _grid(own, _best_and_time)
         if any(cell.measures for cell in own):
-            found |= _looks(name, own, "" if held_out else dataset)
+            found |= _looks(name, own, known_as)
     found["Epsilon by each accountant"] = (ACCOUNTED, [_accounted(cell) for cell in cells])
     return found
 
@@ -94,9 +95,19 @@ ACCOUNTED = [
 ]
 
 
-def write_page(out: Path, results: Iterable[Result]) -> None:
+def not_run_tables(cells: Iterable[NotRun]) -> dict[str, Rows]:
+    """None where every cell was run."""
+    rows = [
+        [cell.dataset, label(cell), plain(cell.epsilon_asked), f"{cell.minutes:g}"]
+        for cell in sorted(cells, key=_order)
+    ]
+    heads = ["data", "method", "epsilon", "ended after, minutes"]
+    return {"Not run, because a repetition takes too long": (heads, rows)} if rows else {}
+
+
+def write_page(out: Path, results: Iterable[Result], not_run: Iterable[NotRun] = ()) -> None:
     """OUT/README.md, over everything in the folder."""
-    replace_file(out / PAGE, page(results).encode())
+    replace_file(out / PAGE, page(results, not_run).encode())
 
 
 def check_page(out: Path) -> None:
@@ -106,16 +117,17 @@ def check_page(out: Path) -> None:
         raise DataLensError(f"{file} is not a page of bench utility; name another --out.")
 
 
-def page(results: Iterable[Result]) -> str:
+def page(results: Iterable[Result], not_run: Iterable[NotRun] = ()) -> str:
     cells = sorted(results, key=_order)
     repetitions = [each for cell in cells for each in cell.repetitions]
     images = sorted({each.synthetic_images for each in repetitions})
     about = ABOUT.format(images=" or ".join(f"{count:,}" for count in images), usual=USUAL)
     parts = [f"{HEADING}\n", about]
     parts += [LOOKS] if any(cell.measures for cell in cells) else []
-    parts += [for_markdown(title, rows) for title, rows in utility_tables(cells).items()]
-    if notes := _notes({cell.dataset for cell in cells}):
-        parts.append(notes)
+    tables = utility_tables(cells) | not_run_tables(not_run)
+    parts += [for_markdown(title, rows) for title, rows in tables.items()]
+    if said := notes(cells):
+        parts.append(said)
     commands = dict.fromkeys(each.command for each in repetitions)
     machines = dict.fromkeys(map(_machine, repetitions))
     parts += ["By\n", "".join(f"    {command}\n" for command in commands)]
@@ -125,7 +137,7 @@ def page(results: Iterable[Result]) -> str:
     return "\n".join(parts)
 
 
-def label(result: Result) -> str:
+def label(result: Result | NotRun) -> str:
     """A row's name: the method, and settings given on top of it."""
     return ", ".join([result.method, *(f"{n} {v}" for n, v in result.overrides.items())])
 
@@ -139,7 +151,7 @@ def _size(epsilon: float | None) -> float:
     return math.inf if epsilon is None else epsilon
 
 
-def _order(result: Result) -> tuple[str, bool, int, str, float]:
+def _order(result: Result | NotRun) -> tuple[str, bool, int, str, float]:
     known = list(variants())
     place = known.index(result.method) if result.method in known else len(known)
     return result.dataset, result.held_out, place, label(result), _size(result.epsilon_asked)
@@ -190,17 +202,6 @@ def _paper(
         if any(shown):
             rows.append([f"{name} in the paper: {how}", *shown])
     return rows
-
-
-def _notes(datasets: set[str]) -> str:
-    known = sorted(datasets & NOT_PRIVATE.keys())
-    if not known:
-        return ""
-    bare = ", ".join(f"{100 * NOT_PRIVATE[name]:.1f} % on {name}" for name in known)
-    return (
-        f"The paper's figures are from its Table {table_of(1)} (epsilon 1 and 10) and Table"
-        f" {table_of(0.2)} (below 1). Its DC-GAN without privacy: {bare}.\n"
-    )
 
 
 def _accounted(cell: Result) -> list[str]:

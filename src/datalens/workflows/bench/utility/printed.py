@@ -8,6 +8,10 @@ behind it keeps the best epoch on the test set: these compare with best-on-test 
 Epsilon 1 is printed in both tables, with one difference: DP-GAN on MNIST has 0.4046 in Table 2.
 """
 
+from collections.abc import Collection
+
+from datalens.data import places365
+
 Row = dict[float, float]
 """Figures of one method, by epsilon."""
 
@@ -126,6 +130,24 @@ DISTANCES: dict[str, dict[str, Row]] = {
     },
 }
 """FID, Table 12. Of real data: 1.04, 1.54 and 2.38."""
+
+
+RECORDS = {
+    "mnist": 60_000,
+    "fashion-mnist": 60_000,
+    "celeba-gender": 162_770,
+    "celeba-hair": 96_000,
+    "places365": 120_000,
+}
+"""Training records the paper had."""
+NOT_PRINTED = ("celeba-hair",)
+"""Of these it prints no number: it is about so many."""
+
+
+def stands_for(dataset: str, class_names: Collection[str]) -> str:
+    """The data set whose figures compare: itself, or Places365 where the classes are the same."""
+    other = dataset not in TABLE_1 and set(class_names) == set(places365.CLASS_NAMES)
+    return "places365" if other else dataset
 
 
 def printed(dataset: str) -> dict[str, Row]:

@@ -13,9 +13,17 @@ from datalens.privacy.ledger import default_home
 from datalens.workflows.bench.machine import source_digest
 from datalens.workflows.bench.utility.cells import Cell
 from datalens.workflows.bench.utility.folder import alone_in
+from datalens.workflows.bench.utility.not_run import NotRun
 from datalens.workflows.bench.utility.results import Repetition, Result
 from datalens.workflows.bench.utility.unit import Order
-from datalens.workflows.bench.utility.workers import Outcome, Processes, Work, cores, done
+from datalens.workflows.bench.utility.workers import (
+    Outcome,
+    Processes,
+    TookTooLong,
+    Work,
+    cores,
+    done,
+)
 
 SLOWEST = ("dcgan", "gpate", "pategan", "dpgan", "gswgan", "dp-merf", "datalens", "class-gaussian")
 """Methods by the time they take. Others may take longer still, and come before them."""
@@ -29,6 +37,8 @@ class Bench:
 
     results: list[Result]
     """Of every cell in the folder, asked for or not."""
+    not_run: list[NotRun]
+    """Likewise, of those that take too long."""
     failed: list[str]
     """A sentence on each repetition that came to nothing."""
 
@@ -42,25 +52,33 @@ def run_bench(
     command: str,
     images: int | None,
     data_dir: Path | None = None,
+    most_minutes: float | None = None,
     work: Work | None = None,
 ) -> Bench:
     """Repetitions 0 to `seeds` - 1 of each cell that are not in `out` yet, `jobs` at a time.
 
     Each is kept when it ends, so that an interruption loses only what is under way. `command` is
-    what the page says it was made by; `work` is done by processes unless told otherwise.
+    what the page says it was made by. A repetition that takes more than `most_minutes` is ended,
+    and its cell is kept as not run. `work` is done by processes unless told otherwise.
     """
     failed = []
     with alone_in(out) as folder:
-        missing = folder.missing(cells, seeds, images)
+        missing = folder.missing(cells, seeds, images, most_minutes)
         source = source_digest()
         orders = [
             _order(cell, seed, cell.images(images), data_dir, source) for cell, seed in missing
         ]
         orders.sort(key=_turn)
         by_stem = {cell.stem: cell for cell in cells}
-        watched = Watched(work or Processes(jobs=jobs), total=len(orders))
+        watched = Watched(
+            work or Processes(jobs=jobs, most_minutes=most_minutes), total=len(orders)
+        )
         with watched.bars, closing(done(orders, watched, jobs=jobs)) as ended:
             for order, outcome in ended:
+                if isinstance(outcome, TookTooLong):
+                    folder.give_up(by_stem[order.stem], outcome.minutes)
+                    watched.say(f"{_named(order)}: {outcome}")
+                    continue
                 if isinstance(outcome, Exception):
                     failed.append(f"{_named(order)}: {sentence(outcome)}")
                     watched.say(failed[-1])
@@ -72,7 +90,11 @@ def run_bench(
                     f" in {repetition.seconds.all / 60:.1f} min"
                 )
         folder.write_page()  # also over cells that others have put there
-        return Bench(results=list(folder.results.values()), failed=failed)
+        return Bench(
+            results=list(folder.results.values()),
+            not_run=list(folder.not_run.values()),
+            failed=failed,
+        )
 
 
 def usual_jobs(cells: Sequence[Cell]) -> int:
@@ -85,6 +107,7 @@ def _order(cell: Cell, seed: int, images: int, data_dir: Path | None, source: st
     return Order(
         stem=cell.stem,
         dataset=cell.dataset,
+        path=cell.path,
         held_out=cell.held_out,
         configuration=cell.configuration,
         seed=seed,

@@ -29,8 +29,8 @@ from datalens.workflows.pictures import contact_sheet, save_sheet
 FIGURES, SHEET = "figures.json", "sheet.png"
 LEDGER = "benchmark"
 SHEET_ROWS, SHEET_COLUMNS = 10, 10
-SHEET_GREYS = 8
-"""Enough to see what is there, in a picture small enough to keep with the figures."""
+SHEET_COLOURS = {1: 8, 3: 64}
+"""By channels: enough to see what is there, in a picture small enough to keep with the figures."""
 
 
 class Order(BaseModel):
@@ -41,6 +41,8 @@ class Order(BaseModel):
     stem: str
     """Of the cell."""
     dataset: str
+    path: Path | None = None
+    """Of the data, where they are no data set by name."""
     held_out: bool = False
     configuration: dict[str, Any]
     seed: int
@@ -62,7 +64,7 @@ def repeat(order: Order, folder: Path) -> None:
     # A worker loads the code anew, hours after the first perhaps: it must still be the same.
     if source_digest() != order.source:
         raise DataLensError("the source of datalens has changed since the bench was started.")
-    train, test = split(order.dataset, order.data_dir, order.held_out)
+    train, test = split(order.path or order.dataset, order.data_dir, order.held_out)
     synthesizer = METHODS[order.configuration["method"]](**order.configuration["settings"])
     if configuration_of(synthesizer.resolve(train.public)) != order.configuration:
         raise DataLensError(f"{order.dataset} has changed since the bench was started.")
@@ -111,7 +113,8 @@ def write_small_sheet(synthesizer: Synthesizer, path: Path) -> None:
     labels = [label for label in range(classes) for _ in range(SHEET_COLUMNS)]
     images, _ = synthesizer.sample(len(labels), labels)
     sheet = contact_sheet(images, SHEET_COLUMNS, scale=1)
-    save_sheet(sheet.quantize(SHEET_GREYS, dither=Image.Dither.NONE), path)
+    colours = SHEET_COLOURS[images.shape[1]]
+    save_sheet(sheet.quantize(colours, dither=Image.Dither.NONE), path)
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from datalens.errors import DataLensError, printable
 from datalens.workflows.bench.utility.unit import FIGURES, SHEET, Order
 
 WORKER = [sys.executable, "-m", "datalens.workflows.bench.utility.unit"]
+MINUTE = 60
 LONGEST = 300
 """Letters of what a worker says when it fails."""
 
@@ -31,6 +32,14 @@ class Outcome:
     figures: dict[str, Any]
     sheet: bytes | None
     """A PNG, of repetition 0."""
+
+
+class TookTooLong(DataLensError):
+    """A repetition was ended, or not begun, because its cell takes more than it may."""
+
+    def __init__(self, minutes: float) -> None:
+        super().__init__(f"not run: it takes more than {minutes:g} minutes.")
+        self.minutes = minutes
 
 
 class Work(Protocol):
@@ -49,8 +58,11 @@ class Processes:
     spend anyone's real budget, nor meet what another repetition has spent.
     """
 
-    def __init__(self, *, jobs: int) -> None:
+    def __init__(self, *, jobs: int, most_minutes: float | None = None) -> None:
         self.threads = max(1, cores() // jobs)
+        self.most_minutes = most_minutes
+        self._slow: set[str] = set()
+        """Cells of which a repetition has taken too long: no other is begun."""
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = Lock()
         self._over = False
@@ -62,6 +74,8 @@ class Processes:
                 process.kill()
 
     def __call__(self, order: Order) -> Outcome:
+        if self.most_minutes is not None and order.stem in self._slow:
+            raise TookTooLong(self.most_minutes)
         with tempfile.TemporaryDirectory(
             prefix="datalens-bench-", ignore_cleanup_errors=True
         ) as name:
@@ -99,10 +113,21 @@ class Processes:
             try:
                 with process:  # stdin is closed, and the end waited for
                     _tell(process, order)
-                    return process.wait()
+                    return self._ended(process, order)
             finally:
                 with self._lock:
                     self._running.discard(process)
+
+    def _ended(self, process: subprocess.Popen[str], order: Order) -> int:
+        """Its exit code; or it is ended, if it takes more than it may."""
+        if self.most_minutes is None:
+            return process.wait()
+        try:
+            return process.wait(MINUTE * self.most_minutes)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self._slow.add(order.stem)
+            raise TookTooLong(self.most_minutes) from None
 
 
 def _tell(process: subprocess.Popen[str], order: Order) -> None:

@@ -1,0 +1,115 @@
+"""The internal page of a real run: each figure of its evaluation, computed another way."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+from sklearn.metrics import roc_auc_score
+
+from datalens.data import load
+from datalens.synthesizers import METHODS
+from datalens.workflows.cache import Cache
+from datalens.workflows.evaluation import Effort, evaluate_synthetic
+from datalens.workflows.fitting import fit_run
+from datalens.workflows.report.internal import write_internal
+from datalens.workflows.runs import load_run
+from datalens.workflows.source import Source
+
+from .test_public import text_of
+
+TEST = 397
+EFFORT = Effort(judged=TEST, measured=TEST, classifiers=("cnn",))
+"""As many synthetic images as there are test records: all take part in everything."""
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> str:
+    source, run = Source(name="digits"), tmp_path / "run"
+    fit_run(METHODS["class-gaussian"](epsilon=10.0), source, run, ledger=None, seed=None)
+    evaluate_synthetic(run, source, effort=EFFORT)
+    return text_of(write_internal(run).read_text())
+
+
+def after(text: str, words: str) -> float:
+    """The figure that stands behind these words."""
+    found = re.search(re.escape(words) + r" (-?[\d.,]+)( %)?", text)
+    assert found, words
+    return float(found[1].replace(",", "").rstrip(".")) / (100 if found[2] else 1)
+
+
+def close(number: float) -> object:
+    """As three digits, or per cent with one behind the point, show it."""
+    return pytest.approx(number, rel=6e-3, abs=6e-4)
+
+
+def frechet(one: np.ndarray, other: np.ndarray) -> float:
+    """By the eigenvalues of the product itself, whose roots add up to the trace of its root."""
+    first, second = np.cov(one.T), np.cov(other.T)
+    roots = np.sqrt(np.linalg.eigvals(first @ second).real.clip(0))
+    apart = np.square(one.mean(0) - other.mean(0)).sum()
+    return float(apart + np.trace(first + second) - 2 * roots.sum())
+
+
+def test_each_figure_is_found_another_way(page: str, tmp_path: Path) -> None:
+    train, test = load("digits"), load("digits", split="test")
+    images, _ = load_run(tmp_path / "run").sample(TEST, seed=0)
+    domain = Cache().domain(train)
+    assert f"learnt from {TEST} synthetic images tested on {TEST} real images of digits" in page
+    assert "Left out" not in page
+
+    right = (domain.probabilities(test.images).argmax(1) == test.labels).mean()
+    assert after(page, "higher is better; by a classifier that is") == close(right)
+    assert f"right on {TEST} real images" in page
+    p = domain.probabilities(images)
+    divergences = [(each * np.log(each / p.mean(0))).sum() for each in p]
+    assert after(page, "inception score") == close(np.exp(np.mean(divergences)))
+
+    ours, theirs = domain.features(images), domain.features(test.images)
+    assert after(page, "FID") == close(frechet(ours, theirs))
+    chance = np.random.default_rng(0)
+    ours, theirs = chance.permutation(ours), chance.permutation(theirs)
+    sizes, means = [TEST // parts for parts in (4, 3, 2, 1)], []
+    for size in sizes:
+        starts = range(0, TEST - size + 1, size)
+        means.append(np.mean([frechet(ours[i:][:size], theirs[i:][:size]) for i in starts]))
+    line = np.polyfit(1 / np.array(sizes), means, 1)
+    assert after(page, f"from {TEST} images of each kind,") == close(line[1])
+    features = f"domain classifier, 64 dimensions. {TEST} synthetic images were compared with"
+    assert f"{features} {TEST} real" in page
+
+    reach = np.sort(cdist(theirs, theirs), axis=1)[:, 5]  # the first is itself
+    within = cdist(ours, theirs) <= reach
+    assert after(page, "precision") == close(within.any(1).mean())
+    assert after(page, "density") == close(within.sum() / (5 * TEST))
+    assert after(page, "coverage") == close((cdist(theirs, ours).min(1) <= reach).mean())
+
+
+def test_so_is_each_figure_on_copies(page: str, tmp_path: Path) -> None:
+    train, test = load("digits").images, load("digits", split="test").images
+    images, _ = load_run(tmp_path / "run").sample(TEST, seed=0)
+    flat = {"train": train, "test": test, "drawn": images}
+    flat = {name: each.reshape(len(each), -1) / 255 for name, each in flat.items()}
+    ours, theirs = (cdist(flat[name], flat["train"]).min(1) for name in ("drawn", "test"))
+    for percent in (1, 5, 25, 50, 75, 95, 99):
+        row = re.search(rf" {percent} ([\d.]+) ([\d.]+) ", page.split("Percentile")[1])
+        assert row and [float(each) for each in row.groups()] == [
+            close(np.percentile(distances, percent)) for distances in (ours, theirs)
+        ]
+    known = {record.tobytes() for record in train}
+    assert after(page, "copies") == sum(image.tobytes() in known for image in images)
+    nearer = (ours < np.percentile(theirs, 1)).mean()
+    assert after(page, "nearer than held-out records") == close(nearer)
+    assert after(page, "looked among") == len(train)
+
+    chance = np.random.default_rng(0)
+    members = flat["train"][chance.permutation(len(train))]
+    others = flat["test"][chance.permutation(TEST)[: TEST // 2]]
+    inside, outside = (-cdist(group, flat["drawn"]).min(1) for group in (members, others))
+    seen = np.repeat([1, 0], [len(inside), len(outside)])
+    area = roc_auc_score(seen, np.concatenate([inside, outside]))
+    assert after(page, "nearest neighbour") == close(area)
+    threshold = np.sort(outside)[-2]  # of 198, one in a hundred is above it
+    row = re.search(r"nearest neighbour [\d.]+ [\d.]+ to [\d.]+ ([\d.]+) %", page)
+    assert row and float(row[1]) / 100 == close((inside > threshold).mean())

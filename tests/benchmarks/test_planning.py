@@ -134,6 +134,17 @@ def test_the_proxy_ranks_the_grid(confronted: dict[str, Any], data: str) -> None
     assert found["cells"] == CELLS[data] and found["spearman"] >= CHOSEN
 
 
+@whole
+def test_the_page_says_what_the_grid_does_not_rank(confronted: dict[str, Any]) -> None:
+    """Within one kind of settings, or one budget, where it is lower."""
+    within = confronted["planning/grid"]["within"]
+    shown = {line: cells for line, *cells in table("planning.md", "within the grid")}
+    assert shown == {
+        line: ["{} ({})".format(*stated(within[data][line])) for data in CELLS]
+        for line in within["mnist"]
+    }
+
+
 @pytest.mark.parametrize("data", AGREED.values())
 def test_the_proxy_ranks_agreement(data: str) -> None:
     rows = [row for row in kept("agreement")["rows"] if row["data"] == data]

@@ -257,7 +257,8 @@ def test_pages_can_be_followed(
     made = {name for each in steps for name in re.findall(r"--out (\S+)", " ".join(each.words))}
     named = {word for each in steps for word in each.words}
     for name in named & {"run", "run1", "run2", "run3"} - made:  # a reader has these from elsewhere
-        fit = run("fit", "pictures", "--epsilon", 8, "--method", "class-gaussian", "--out", name)
+        words = ("--method", "class-gaussian", "--image-size", 8, "--out", name)
+        fit = run("fit", "pictures", "--epsilon", 8, *words)
         assert fit.code == 0, fit.err
     stand_ins = STAND_INS | lay_out(page, here, run, monkeypatch)
     for step in steps:

@@ -7,10 +7,41 @@ from typing import Any
 from xml.etree import ElementTree
 
 import planning_figure
+import planning_grid
 import pytest
 
+from datalens.workflows.bench.utility.results import read_results
+
 ROOT = Path(__file__).parents[2]
-FILES = ROOT / "docs" / "results" / "planning"
+RESULTS = ROOT / "docs" / "results"
+FILES = RESULTS / "planning"
+CELLS = {"fashion-mini": 19, "mnist": 20}
+"""Of the whole grid."""
+CHOSEN = 0.7
+"""What the proxy that plan ranks by must reach."""
+MEASURED = {
+    "the grid, fashion-mini: settings and epsilons": ("planning/grid", "fashion-mini"),
+    "the grid, MNIST: settings and epsilons": ("planning/grid", "mnist"),
+    "docs/results/utility, MNIST: methods and epsilons": ("utility", "mnist"),
+    "docs/results/utility, Fashion-MNIST: methods and epsilons": ("utility", "fashion-mnist"),
+    "docs/results/ablation-50000, MNIST: parts of `datalens`": ("ablation-50000", "mnist"),
+    "docs/results/ablation-50000, Fashion-MNIST: parts of `datalens`": (
+        "ablation-50000",
+        "fashion-mnist",
+    ),
+    "docs/results/sweeps, MNIST: votes alone": ("sweeps", "mnist"),
+    "docs/results/sweeps, Fashion-MNIST: votes alone": ("sweeps", "fashion-mnist"),
+}
+"""Lines of the table in docs/planning.md: folder and data set of the cells behind them."""
+AGREED = {
+    "agreement of 60 compact teachers on fashion-mini, by shard, k and updates": "fashion-mini",
+    "agreement of 60 compact teachers on MNIST, the same": "mnist",
+}
+SMALL = "small budgets on fashion-mini, two seeds"
+whole = pytest.mark.skipif(
+    len(list((FILES / "grid").glob("*.json"))) < sum(CELLS.values()),
+    reason="the grid has not been measured to its end: python benchmarks/planning.py grid",
+)
 
 
 def kept(part: str) -> dict[str, Any]:
@@ -60,3 +91,78 @@ def test_the_bound_of_the_figure_has_all_its_terms() -> None:
     assert all(line[30] > 0 for line in drawn.values())
     parts = sum(line[30] for name, line in drawn.items() if name != "total")
     assert parts == pytest.approx(drawn["total"][30])
+
+
+def stated(part: dict[str, Any]) -> list[str]:
+    return [f"{part['spearman']:.2f}", str(part["cells"])]
+
+
+@pytest.fixture(scope="module")
+def confronted() -> dict[str, Any]:
+    """Told by the predictor as it is now, seen in the files as they are now."""
+    folders = {folder for folder, _ in MEASURED.values()}
+    return {folder: planning_grid.confronted(read_results(RESULTS / folder)) for folder in folders}
+
+
+def test_the_table_says_what_the_files_say(confronted: dict[str, Any]) -> None:
+    expected = {
+        line: stated(confronted[folder]["spearman"][data])
+        for line, (folder, data) in MEASURED.items()
+        if data in confronted[folder]["spearman"]
+    }
+    for line, data in AGREED.items():
+        rows = [row for row in kept("agreement")["rows"] if row["data"] == data]
+        expected[line] = stated(planning_grid.correlation(rows))
+    expected[SMALL] = stated(planning_grid.correlation(kept("small")["rows"]))
+    shown = {line: cells for line, *cells in table("planning.md", "predicted against measured")}
+    assert shown == expected, "run: python benchmarks/planning.py ranks"
+
+
+def test_the_file_of_ranks_is_that_of_the_predictor_as_it_is(confronted: dict[str, Any]) -> None:
+    before = kept("ranks")
+    for folder, found in confronted.items():
+        for row, old in zip(found["rows"], before[folder]["rows"], strict=True):
+            assert row["cell"] == old["cell"]
+            assert row["told"] == pytest.approx(old["told"]), "the predictor is another one"
+            assert row["seen"] == old["seen"]
+
+
+@whole
+@pytest.mark.parametrize("data", CELLS)
+def test_the_proxy_ranks_the_grid(confronted: dict[str, Any], data: str) -> None:
+    found = confronted["planning/grid"]["spearman"][data]
+    assert found["cells"] == CELLS[data] and found["spearman"] >= CHOSEN
+
+
+@pytest.mark.parametrize("data", AGREED.values())
+def test_the_proxy_ranks_agreement(data: str) -> None:
+    rows = [row for row in kept("agreement")["rows"] if row["data"] == data]
+    assert planning_grid.correlation(rows)["spearman"] >= CHOSEN
+    # Told for other teachers than those who were asked, it would rank nothing.
+    others = [
+        row | {"told": other["told"]} for row, other in zip(rows, rows[7:] + rows[:7], strict=True)
+    ]
+    assert planning_grid.correlation(others)["spearman"] < CHOSEN
+
+
+def test_the_grid_is_what_was_written_down(tmp_path: Path) -> None:
+    """Every cell in the folder is one of GRID, and nothing was taken away."""
+    settings = [{"method": method} | given for method, given in planning_grid.GRID]
+    for result in read_results(FILES / "grid").values():
+        assert {"method": result.method} | result.overrides in settings, result.stem
+        assert result.held_out and result.epsilon_asked in (1.0, 10.0)
+
+
+def test_small_budgets_are_as_the_page_says() -> None:
+    rows = kept("small")["rows"]
+    expected: dict[tuple[str, str], list[str]] = {}
+    for row in sorted(rows, key=lambda row: (row["records"], row["epsilon"], row["seed"])):
+        cell = expected.setdefault(
+            (f"{row['records']:,}", f"{row['epsilon']:g}"), [f"{100 * row['told']:.0f}"]
+        )
+        cell.append(f"{100 * row['seen']:.0f}")
+    shown = {
+        (records, epsilon): [told, *seen.split(", ")]
+        for records, epsilon, told, seen in table("planning.md", "records |")
+    }
+    assert shown == expected

@@ -1,5 +1,7 @@
 """How boldly to train: from public facts, and never against what was asked for."""
 
+import itertools
+
 import pytest
 
 from datalens.classifiers.networks import NetworkName
@@ -17,10 +19,10 @@ def way(effort: Effort) -> float:
 def test_more_records_or_budget_go_further_until_more_would_not_help(network: NetworkName) -> None:
     efforts = [effort_for(network, epsilon=e, n_records=60_000) for e in (0.05, 0.2, 1, 3, 10, 100)]
     ways = [way(each) for each in efforts]
-    assert all(b > 0.99 * a for a, b in zip(ways, ways[1:], strict=False))  # rates are rounded
+    assert all(b > 0.99 * a for a, b in itertools.pairwise(ways))  # rates are rounded
     assert ways[0] < ways[2] / 4
     assert ways[-1] == pytest.approx(LONGEST_WAY[network], rel=0.01)
-    for smaller, larger in zip(efforts, efforts[1:], strict=False):
+    for smaller, larger in itertools.pairwise(efforts):
         assert smaller.steps <= larger.steps
         assert smaller.max_grad_norm <= larger.max_grad_norm
 

@@ -86,6 +86,8 @@ STAND_INS = {
     "fashion-mini": "digits",
 }
 """`pictures` is a small image folder, and the name of its ledger; `digits` comes with a library."""
+LEARN = ("fit", "classify")
+"""Commands that would bring a folder's pictures to 64x64, which takes its time."""
 BRIEFLY = {
     "plan": ["--no-calibrate"],
     "classify": ["--steps", "5"],
@@ -226,7 +228,8 @@ def excused(words: tuple[str, ...]) -> bool:
 
 
 def briefly(words: list[str]) -> list[str]:
-    return [more for word in words for more in BRIEFLY.get(word, [])]
+    small = ["--image-size", "8"] if words[0] in LEARN and "pictures" in words else []
+    return small + [more for word in words for more in BRIEFLY.get(word, [])]
 
 
 def lay_out(page: str, here: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
@@ -257,9 +260,9 @@ def test_pages_can_be_followed(
     made = {name for each in steps for name in re.findall(r"--out (\S+)", " ".join(each.words))}
     named = {word for each in steps for word in each.words}
     for name in named & {"run", "run1", "run2", "run3"} - made:  # a reader has these from elsewhere
-        words = ("--method", "class-gaussian", "--image-size", 8, "--out", name)
-        fit = run("fit", "pictures", "--epsilon", 8, *words)
-        assert fit.code == 0, fit.err
+        fit = ["fit", "pictures", "--epsilon", "8", "--method", "class-gaussian", "--out", name]
+        fitted = run(*fit, *briefly(fit))
+        assert fitted.code == 0, fitted.err
     stand_ins = STAND_INS | lay_out(page, here, run, monkeypatch)
     for step in steps:
         if step.python:

@@ -1,6 +1,7 @@
 """What the script behind docs/results/dpsgd keeps of its cells, and the page and figure of them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -121,6 +122,30 @@ def test_synthetic_data_stands_beside(tmp_path: Path) -> None:
     settings = {"batch_size": 512, "steps": 9, "learning_rate": 1.0, "noise_multiplier": 1.0}
     text = page({cell: result(cell, training=settings)}, [], tmp_path)
     assert "| mnist | 1 | 90.00 (n = 1); 0.5 min |  | 95.4 ± 0.2; 2.0 min |" in text
+
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results" / "dpsgd"
+REPEATED = r"\| (?:(?:fashion-)?mnist \| )?[\d.]+ \| .*±"
+"""A row that begins with an epsilon, or with a data set and one."""
+
+
+def test_the_page_and_the_figure_are_those_of_the_cells() -> None:
+    results = read_results(RESULTS)
+    search = json.loads((RESULTS / "search.json").read_text())
+    utility = ROOT / "docs" / "results" / "utility"
+    assert (RESULTS / "README.md").read_text() == page(results, search, utility)
+    assert (RESULTS / "figure3.svg").read_text() == figure(panels(results))
+    fewer = dict(list(results.items())[1:])
+    assert (RESULTS / "README.md").read_text() != page(fewer, search, utility)
+
+
+@pytest.mark.parametrize("where", ["docs/classify.md", "docs/methods/dpsgd.md"])
+def test_figures_that_other_pages_repeat_are_those_of_the_page(where: str) -> None:
+    known = (RESULTS / "README.md").read_text().splitlines()
+    repeated = [x for x in (ROOT / where).read_text().splitlines() if re.match(REPEATED, x)]
+    assert len(repeated) >= 3
+    assert set(repeated) <= set(known)
 
 
 def test_the_figure_has_a_line_for_each_share_ours_and_theirs() -> None:

@@ -605,7 +605,7 @@ def test_a_run_is_judged_on_data_of_its_classes(run: Any, tmp_path: Path) -> Non
     words = ("--classes", 3, "--epsilon", 1, "--method", "class-gaussian", "--out", "r")
     assert run("fit", "three.npz", *words).code == 0
     refused = run("evaluate", "r", "--on", "digits")
-    assert refused.code == 2 and "r has 3 classes and the real data 10" in refused.err
+    assert refused.code == 2 and "r has 3 classes and digits has 10" in refused.err
     assert not (tmp_path / "r/internal/evaluation.json").exists()
 
 

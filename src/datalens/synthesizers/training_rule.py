@@ -18,11 +18,15 @@ SMALLEST_BATCH, SHARE = 32, 40
 STEPS_AT_ONE = 1000
 """At epsilon 1, and with its root. Table 11's noise affords 270 steps at 0.2 and 1,063 at 1 by the
 accountant paper, and 620 and 1,944 by pld."""
-FEWEST_STEPS, MOST_STEPS = 100, 4000
-CLIP = 1.0
+FEWEST_STEPS = 100
+MOST_STEPS: dict[NetworkName, int] = {"cnn": 1500, "fixed-features": 4000}
+LARGEST_CLIP: dict[NetworkName, float] = {"cnn": 4.0, "fixed-features": 1.0}
+"""Where noise is small: a CNN that is clipped to 1 then learns from easy examples only."""
 WAY: dict[NetworkName, tuple[float, float]] = {"cnn": (1.67, 0.6), "fixed-features": (0.2, 1.0)}
 """Sum of all learning rates, in clipped gradients: this times that power of n * epsilon."""
-LONGEST_WAY: dict[NetworkName, float] = {"cnn": 2000.0, "fixed-features": 20_000.0}
+LONGEST_WAY: dict[NetworkName, float] = {"cnn": 3000.0, "fixed-features": 20_000.0}
+CLIP_AT, CLIP_POWER = 60_000, 0.6
+"""The clip is 1 up to this n * epsilon, and grows with that power of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +58,9 @@ def effort_for(
     if epochs is not None:
         steps = max(1, round(epochs * n_records / batch))
     elif steps is None:
-        steps = round(min(max(STEPS_AT_ONE * epsilon**0.5, FEWEST_STEPS), MOST_STEPS))
-    clip = max_grad_norm or CLIP
+        steps = round(min(max(STEPS_AT_ONE * epsilon**0.5, FEWEST_STEPS), MOST_STEPS[network]))
+    grown = min((n_records * epsilon / CLIP_AT) ** CLIP_POWER, LARGEST_CLIP[network])
+    clip = max_grad_norm or float(f"{max(1.0, grown):.3g}")
     factor, power = WAY[network]
     way = min(factor * (n_records * epsilon) ** power, LONGEST_WAY[network])
     return Effort(

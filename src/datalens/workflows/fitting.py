@@ -142,14 +142,15 @@ def resume_run(
         with reading(out / "config.toml"):
             check_product(out, config["method"], kinds)
         learner = kinds[config["method"]](**config["settings"])
-        source = source.as_in(config)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError):
         raise DataLensError(f"{out / 'config.toml'} is no configuration of a run.") from None
     if epsilon is not None and epsilon != learner.settings.epsilon:
         began = f"epsilon {learner.settings.epsilon:g}" if learner.private else "no epsilon"
         raise DataLensError(
             f"{out} was started with {began}, which cannot change; resume without --epsilon."
         )
+    with reading(out / "config.toml"):
+        source = source.as_in(config)
     records = source.share(learner, ranks, secret)
     with reading(out / "config.toml"):
         resolved = learner.resolve(records.public).to_toml()

@@ -12,7 +12,9 @@ from datalens.errors import DataLensError
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DataDir = Annotated[Path | None, typer.Option(help="Where data sets lie (else DATALENS_DATA).")]
-ImageSize = Annotated[int | None, typer.Option(help="Resize images to this many pixels square.")]
+ImageSize = Annotated[
+    int | None, typer.Option(help="Resize to this many pixels square; a folder: 64.")
+]
 Classes = Annotated[int | None, typer.Option(help="Number of classes; public by your word.")]
 Seed = Annotated[int | None, typer.Option(help="Reproducible; needs --not-private.")]
 NotPrivate = Annotated[

@@ -2,6 +2,7 @@
 
 import ctypes
 import faulthandler
+import gc
 import multiprocessing
 import resource
 import signal
@@ -74,6 +75,7 @@ def confined(read: Callable[[], object], *, names: tuple[str, ...], mebibytes: i
 def _confined(
     result: Connection, read: Callable[[], object], names: tuple[str, ...], mebibytes: int
 ) -> None:
+    gc.freeze()  # what other tests left lying about is not for this process to clear up
     held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (held + 8 * 2**30, held + 8 * 2**30))
     try:

@@ -38,8 +38,9 @@ and Poisson sampling of its own from the operating system, so that its seed name
 at most, and a repeated run comes near, not to the same digits. Epsilon is for delta 1e-5, by `pld`,
 the accountant that `datalens classify` uses. Every recipe was chosen on held-out training records.
 Two of them were looked for anew because a test figure was poor: that without noise, and the CNN's
-clip and steps at epsilon 10 (`default`); their first cells were replaced. Minutes are processor time of one thread. The paper's figures are means over 10 runs at parameters that a
-grid search chose for every cell, and it does not say on which data.
+clip and steps at epsilon 10 (`default`); their first cells were replaced. Minutes are processor
+time of one thread. The paper's figures are means over 10 runs at parameters that a grid search
+chose for every cell, and it does not say on which data.
 
 This page is rewritten by `python benchmarks/classifiers.py pages` from the files in `cells/`, which
 have every parameter, each repetition and the machine. `python benchmarks/classifiers.py run` makes

@@ -127,6 +127,20 @@ class Compact(Discriminator):
             compact_cpu.realism(net, memory, (images,), *rest)
         return found
 
+    def answers(self, rows: Tensor, images: Any, labels: Tensor) -> Tensor:
+        if not self._quick(rows):
+            return super().answers(rows, images, labels)
+        from datalens.ensemble import compact_cpu, tower_cpu
+
+        net, memory, layers, tower = self._memory([(0, len(labels))])
+        found = torch.empty(len(rows), len(labels))
+        rest = (labels.numpy(), rows.numpy(), found.numpy())
+        if self._convolves:
+            tower_cpu.answers(net, memory, layers, tower, (images,), *rest)
+        else:
+            compact_cpu.answers(net, memory, (images,), *rest)
+        return found
+
     def _memory(self, shown: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
         """What this thread computes in, for batches that show (which images, how many)."""
         from datalens.ensemble import compact_cpu, tower_cpu

@@ -116,6 +116,14 @@ def realism(net, memory, images, labels, p, by_images):
 
 
 @compiled
+def answers(net, memory, images, labels, p, logits):
+    """Those of one batch, (teachers, images)."""
+    for t in range(len(p)):
+        forward(net, memory, images, t, labels, p[t])
+        logits[t] = memory.logits
+
+
+@compiled
 def forward(net, memory, images, t, labels, p):
     """All logits of teacher ``t``."""
     begin = 0

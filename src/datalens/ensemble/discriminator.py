@@ -85,7 +85,7 @@ class Discriminator(ABC):
         """
 
     def prepare(self, images: Tensor, dtype: torch.dtype) -> Any:
-        """Images, or bytes from 0 to 255, as the two methods below want them.
+        """Images, or bytes from 0 to 255, as the three methods below want them.
 
         What can be done once for several calls is done here; ``dtype`` is that of the weights.
         """
@@ -128,6 +128,11 @@ class Discriminator(ABC):
             logits = self.logits(self.layout.views(rows), [free], [(0, labels)])
         (gradient,) = torch.autograd.grad(logits, free, torch.sigmoid(-logits.detach()))
         return gradient
+
+    def answers(self, rows: Tensor, images: Any, labels: Tensor) -> Tensor:
+        """The logits of one batch, (teachers, m). ``rows`` are the teachers' parameters."""
+        with torch.no_grad(), self._products(rows.device):
+            return self.logits(self.layout.views(rows), [images], [(0, labels)])
 
     def _products(self, device: torch.device) -> torch.autocast:
         """Within, matrix products are in the chosen precision."""

@@ -123,21 +123,17 @@ class Teachers:
         found = chain.from_iterable(self.ask(synthetic, labels, list))
         return sorted(found, key=lambda part: part[0].start)
 
-    @torch.no_grad()
     def logits(self, synthetic: Tensor, labels: Tensor) -> Tensor:
         """How real every synthetic image looks to every teacher under its label, (teachers, m)."""
-        check_synthetic(self.discriminator, synthetic, labels)
+        images, labels = self._received(synthetic, labels)
         weights = self.adam.weights
-        images = rows_first(synthetic.detach().unsqueeze(0)).contiguous().to(weights)
-        labels = labels.to(weights.device, torch.int64)
         found = weights.new_empty(self.n_teachers, len(labels))
 
-        def judge(blocks: Iterator[slice]) -> None:
+        def answer(blocks: Iterator[slice]) -> None:
             for block in blocks:
-                views = self.layout.views(weights[block])
-                found[block] = self.discriminator.logits(views, [images], [(0, labels)])
+                found[block] = self.discriminator.answers(weights[block], images, labels)
 
-        self.workers.share(self._blocks(), judge)
+        self.workers.share(self._blocks(), answer)
         return found
 
     @property

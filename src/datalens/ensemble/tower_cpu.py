@@ -162,6 +162,16 @@ def realism(net, memory, layers, tower, images, order, labels, p, by_images):
 
 
 @compiled
+def answers(net, memory, layers, tower, images, labels, p, logits):
+    """Those of one batch, (teachers, images)."""
+    towers, seen = tower
+    for t in range(len(p)):
+        climb_all(layers, towers, images, t, p[t])
+        compact_cpu.forward(net, memory, seen, 0, labels, p[t])
+        logits[t] = memory.logits
+
+
+@compiled
 def climb_all(layers, towers, images, t, p):
     """Every set of images up its tower, for teacher ``t``."""
     for which in range(len(images)):

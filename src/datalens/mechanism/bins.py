@@ -10,11 +10,11 @@ from math import ceil, sqrt
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from datalens.mechanism.ballots import room
+from datalens.mechanism.blurring import blurred
 from datalens.mechanism.events import GaussianRelease, positive
 from datalens.mechanism.noise import Integers, Noise
 
@@ -38,11 +38,8 @@ def random_projections(
 def _smoothed(grain: Tensor, width: float) -> Tensor:
     """Blurred in both directions, at the variance it had."""
     places = torch.arange(-ceil(2 * width), ceil(2 * width) + 1)
-    kernel = torch.exp(-0.5 * (places / width) ** 2)
-    kernel /= kernel.norm()
-    planes = grain.reshape(-1, 1, *grain.shape[-2:])
-    planes = F.conv2d(planes, kernel[None, None, :, None], padding="same")
-    return F.conv2d(planes, kernel[None, None, None], padding="same").view_as(grain)
+    lens = torch.exp(-0.5 * (places / width) ** 2)
+    return blurred(grain, lens / lens.norm())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from datalens.mechanism.blurring import blurred
+
 HIDDEN = (256, 128)
 SLOPE = 0.2
 LENS = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)
@@ -39,16 +41,8 @@ class DenseCritic(nn.Module):
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         """How real the images (m, c, h, w) look under their labels: logits (m,)."""
-        x = (_soft(images) if self.soft else images).flatten(1)
+        x = (blurred(images, images.new_tensor(LENS)) if self.soft else images).flatten(1)
         for place in range(0, len(self.layers), 2):
             x = F.leaky_relu(x, SLOPE) if place else x
             x = F.linear(x, self.layers[place], self.layers[place + 1])
         return x.gather(1, labels.unsqueeze(1)).squeeze(1)
-
-
-def _soft(images: Tensor) -> Tensor:
-    """Each channel through the lens."""
-    lens = images.new_tensor(LENS)
-    planes = images.flatten(0, 1).unsqueeze(1)
-    planes = F.conv2d(planes, lens[None, None, :, None], padding="same")
-    return F.conv2d(planes, lens[None, None, None], padding="same").view_as(images)

@@ -1,6 +1,8 @@
 """Where noise comes from, what it may be added to, and that nothing overflows."""
 
 import random
+from collections.abc import Iterator
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import torch
 from datalens.errors import DataLensError
 from datalens.mechanism.noise import (
     LARGEST,
+    SMALLEST_PART,
     ExactNoise,
     FloatNoise,
     FloatSecureNoise,
@@ -63,6 +66,25 @@ def repeats(noise: object, dtype: type) -> bool:
 )
 def test_seeds_do_not_reach_secure_noise(noise: object, dtype: type, known: bool) -> None:
     assert repeats(noise, dtype) is known
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("three_threads")
+@pytest.mark.parametrize("how", ["add", "add_laplace"])
+def test_cores_that_share_values_draw_noise_of_their_own(how: str) -> None:
+    far_apart = 10**9 * np.arange(3 * SMALLEST_PART, dtype=np.int64).reshape(3, -1)
+    scale = {"sigma" if how == "add" else "scale": 1000.0}
+    noise = getattr(ExactNoise(), how)(far_apart, **scale, key="") - far_apart
+    assert 0 < np.abs(noise).max() < 10**6  # each value is where it was
+    for one, other in combinations(noise, 2):
+        assert np.mean(one == other) < 0.01
 
 
 @pytest.mark.parametrize("noise", INTEGER_NOISE, ids=lambda n: n.kind)

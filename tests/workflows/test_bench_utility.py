@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from PIL import Image
 
 from datalens import load
+from datalens.data import Records
 from datalens.errors import DataLensError
 from datalens.privacy.ledger import ledger_path
 from datalens.synthesizers import METHODS, ClassGaussian
@@ -674,6 +676,26 @@ def test_the_whole_command_ended_and_resumed(tmp_path: Path, end: signal.Signals
     assert f"{left}/{left}" in again.stderr
 
 
+def records_in(records: Records) -> Counter[bytes]:
+    return Counter(image.tobytes() for image in records.images)
+
+
+def test_held_out_records_of_a_folder_are_of_all_its_classes(tmp_path: Path) -> None:
+    """Which lie one behind the other."""
+    for name, grey in (("dark", 40), ("light", 200)):
+        (tmp_path / name).mkdir()
+        for number in range(12):
+            Image.new("L", (8, 8), grey + number).save(tmp_path / name / f"{number}.png")
+    train, test = cells.split(tmp_path, None, held_out=True)
+    assert np.bincount(train.labels).tolist() == [10, 10]
+    assert np.bincount(test.labels).tolist() == [2, 2]
+
+
+def test_held_out_records_of_a_mixed_data_set_are_the_last() -> None:
+    whole, (train, test) = load("fashion-mini"), cells.split("fashion-mini", None, held_out=True)
+    assert np.array_equal(np.concatenate([train.images, test.images]), whole.images)
+
+
 def test_held_out_records_are_training_records_that_nobody_learned_from() -> None:
     (cell,) = cells.asked(
         datasets=["digits"], methods=["class-gaussian"], epsilons=[1.0], settings={}, held_out=True
@@ -682,7 +704,8 @@ def test_held_out_records_are_training_records_that_nobody_learned_from() -> Non
     train, test = cells.split("digits", None, held_out=True)
     assert cell.configuration["data"]["n_records"] == train.public.n_records == len(train.labels)
     assert len(train.labels) + len(test.labels) == len(whole.labels)
-    assert np.array_equal(np.concatenate([train.images, test.images]), whole.images)
+    assert records_in(train) + records_in(test) == records_in(whole)
+    assert set(test.labels) == set(whole.labels)
     assert "held-out" in cell.stem
     (other,) = cells.asked(
         datasets=["digits"], methods=["class-gaussian"], epsilons=[1.0], settings={}

@@ -171,7 +171,7 @@ def utility(
         list[str] | None, typer.Option("--set", help="A setting of all methods: NAME=VALUE.")
     ] = None,
     held_out: Annotated[
-        bool, typer.Option("--held-out", help="Test on the last sixth of the training records.")
+        bool, typer.Option("--held-out", help="Test on a sixth of the training records.")
     ] = False,
     images: Annotated[
         int | None,

@@ -42,6 +42,22 @@ def test_features_tell_directions_apart() -> None:
     assert a @ c > 1.5 * (a @ b)
 
 
+def test_features_tell_colours_apart_but_not_greys() -> None:
+    """What a grey image is like is its shapes; of colours also which they are."""
+
+    def likeness(one: np.ndarray, other: np.ndarray) -> float:
+        a, b = (features(x[None]).astype(float)[0] / BOUND for x in (one, other))
+        return float(a @ b)
+
+    face = np.random.default_rng(0).integers(80, 120, (3, 64, 64), dtype=np.uint8)
+    lighter = face + 60
+    redder = face.copy()
+    redder[0] += 120
+    assert likeness(face[:1], lighter[:1]) > 0.99
+    assert likeness(face, lighter) < likeness(face, face) - 0.05
+    assert likeness(face, redder) < likeness(face, face) - 0.05
+
+
 def test_residuals_are_bounded_whatever_the_weights() -> None:
     chance = np.random.default_rng(0)
     x = features(chance.integers(0, 256, (50, 1, 8, 8), dtype=np.uint8))

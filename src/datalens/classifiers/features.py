@@ -1,4 +1,4 @@
-"""Fixed features of an image: how strong edges of each direction are, and where.
+"""Fixed features of an image: how strong edges of each direction are, and which colours, where.
 
 The first two layers of a wavelet scattering (Bruna and Mallat 2013), which is public knowledge and
 learns nothing. A linear classifier on them is far better than one on pixels.
@@ -21,6 +21,8 @@ BOUND = 4096
 """Features of an image are integers, and their norm is at most this."""
 FAINT = 1e-3
 """A channel weaker than this is not made as strong as the others."""
+COLOUR = 12.0
+"""Twice the length that the colours of an image have which is black or white all over."""
 
 _CHUNK = 500
 
@@ -42,20 +44,28 @@ def features(images: np.ndarray | Tensor) -> np.ndarray:
 
 def _of_chunk(images: Tensor) -> Tensor:
     x = images.float() / 255
+    coloured = x.shape[1] > 1
     grey = x.mean(1, keepdim=True)
-    maps = [x]
+    maps = [] if coloured else [x]
     for scale in SCALES:
         wavelets = _wavelets(scale)
         reach = wavelets.shape[-1] // 2
         waves = F.conv2d(F.pad(grey, (reach,) * 4, mode="replicate"), wavelets)
         real, imaginary = waves.chunk(2, dim=1)
         maps.append((real.square() + imaginary.square()).sqrt())
-    places = torch.cat([F.adaptive_avg_pool2d(each, GRID) for each in maps], 1).flatten(2)
+    places = torch.cat([_pooled(each) for each in maps], 1).flatten(2)
     places = places / (places.norm(dim=2, keepdim=True) + FAINT)
-    rows = (places - places.mean(2, keepdim=True)).flatten(1).double()
-    rows = F.pad(rows, (0, 1), value=1.0)  # a constant, for what all classes have in common
+    rows = (places - places.mean(2, keepdim=True)).flatten(1)
+    if coloured:  # a channel that is made as strong as the others has lost its hue
+        away = _pooled(x).flatten(1) - 0.5
+        rows = torch.cat([away * (COLOUR / away.shape[1] ** 0.5), rows], 1)
+    rows = F.pad(rows.double(), (0, 1), value=1.0)  # for what all classes have in common
     rows = rows / rows.norm(dim=1, keepdim=True)
     return (rows * BOUND).trunc().to(torch.int16)  # towards zero: no row becomes longer
+
+
+def _pooled(maps: Tensor) -> Tensor:
+    return F.adaptive_avg_pool2d(maps, GRID)
 
 
 @lru_cache(maxsize=len(SCALES))

@@ -6,7 +6,13 @@ import torch
 
 from datalens.errors import DataLensError
 from datalens.student import GaussianModel, class_centres, fit_gaussian
-from datalens.student.gaussian import denoised_means, frequencies, low_rank_factor, smooth_factor
+from datalens.student.gaussian import (
+    denoised_means,
+    frequencies,
+    grains,
+    low_rank_factor,
+    smooth_factor,
+)
 
 GRID = (1, 6, 5)
 D, N, CLASSES = 30, 20_000, 4
@@ -151,6 +157,21 @@ def test_a_coarse_grid_fills_the_whole_image(
     assert flat.means.shape == (2, *shape)
     np.testing.assert_allclose(flat.means, 0.2, rtol=1e-5)
     assert flat.sample(np.array([0, 1, 1]), torch.Generator().manual_seed(0)).shape == (3, *shape)
+
+
+@pytest.mark.parametrize("block", [1, 4, 5])
+def test_grain_is_as_large_as_what_is_known(block: int) -> None:
+    """The deviation of a block is that of its middle; between two middles noise is softer."""
+    shape = torch.Size((500, 3, 20, 20))
+    found = grains(shape, block, torch.Generator().manual_seed(0))
+    assert found.shape == shape
+    beside = (found[..., 1:] - found[..., :-1]).std()
+    assert float(beside) == pytest.approx(2**0.5, rel=0.02) if block == 1 else beside < 0.4
+    if block == 1:
+        plain = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        assert torch.equal(found, plain)
+    if block == 5:  # a middle is a pixel
+        assert float(found[..., 2::5, 2::5].std()) == pytest.approx(1, rel=0.02)
 
 
 def test_arrays_round_trip_and_strangers_are_refused() -> None:

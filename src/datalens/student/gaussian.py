@@ -46,13 +46,15 @@ class GaussianModel:
     def rank(self) -> int:
         return len(self.factor)
 
-    def sample(self, labels: Integers, generator: torch.Generator) -> NDArray[np.float32]:
-        """One image for each label, (m, c, h, w) in [0, 1]."""
+    def sample(
+        self, labels: Integers, generator: torch.Generator, *, block: int = 1
+    ) -> NDArray[np.float32]:
+        """One image for each label, (m, c, h, w) in [0, 1], with grain of `block` pixels a side."""
         latents = torch.randn(len(labels), self.rank, generator=generator)
         moved = latents @ torch.from_numpy(self.factor).flatten(1)
         means = torch.from_numpy(self.means).flatten(1)[torch.as_tensor(labels)]
         images = (means + moved).clamp_(0, 1).view(-1, *self.shape)
-        noise = torch.randn(images.shape, generator=generator)
+        noise = grains(images.shape, block, generator)
         return (images + self.grain * noise).clamp_(0, 1).numpy()
 
     def enlarged(self, shape: tuple[int, int, int]) -> "GaussianModel":
@@ -190,6 +192,14 @@ def low_rank_factor(covariance: Floats, noise: float, rank: int | None = None) -
     lengths = np.sqrt(values[kept] ** 2 - edge**2) ** 0.5
     factor: Floats = lengths[:, None] * vectors[:, kept].T
     return factor
+
+
+def grains(shape: torch.Size, block: int, chance: torch.Generator) -> torch.Tensor:
+    """Standard normal noise for images (m, c, h, w) of which blocks of pixels are known: as large
+    as those, and as soft as what is known of them."""
+    count, channels, height, width = shape
+    drawn = torch.randn(count, channels, -(-height // block), -(-width // block), generator=chance)
+    return torch.from_numpy(enlarged(drawn.numpy(), (channels, height, width)))
 
 
 def enlarged(images: NDArray[np.float32], shape: tuple[int, int, int]) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from datalens.data import PublicFacts, Records
 from datalens.ensemble.streams import stream
 from datalens.errors import DataLensError
 from datalens.student.gaussian import GaussianModel
-from datalens.synthesizers.moments import class_counts
+from datalens.synthesizers.moments import block_side, class_counts
 from datalens.synthesizers.plan import ClassGaussianPlan, Plan
 from datalens.synthesizers.protocol import Drawn, Synthesizer
 from datalens.synthesizers.session import Member
@@ -50,7 +50,8 @@ class ClassGaussian(Synthesizer):
         session.observer.progress("moments", 1, 1, spent=plan.spent())
 
     def _draw(self, labels: NDArray[np.int64], seed: bytes, *, exact: bool) -> Drawn:
-        return Drawn(self._model.sample(labels, stream(seed, "sample")), labels)
+        block = block_side(self._model.shape)
+        return Drawn(self._model.sample(labels, stream(seed, "sample"), block=block), labels)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return self._model.arrays()

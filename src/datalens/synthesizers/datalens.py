@@ -16,7 +16,7 @@ from datalens.student import GaussianModel, Generator, MixtureModel, Student
 from datalens.student.mixture import with_random_grain
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.diagnosis import diagnosed
-from datalens.synthesizers.moments import class_counts
+from datalens.synthesizers.moments import block_side, class_counts
 from datalens.synthesizers.plan import DataLensPlan, Plan, VotingPlan
 from datalens.synthesizers.protocol import Drawn, Synthesizer
 from datalens.synthesizers.session import Member, Stopped
@@ -159,7 +159,8 @@ class DataLens(Synthesizer):
             images[other] = self._show(torch.from_numpy(labels[other]), chance)
             found[other] = self._named(images[other], labels[other])
         if self._model is not None:
-            images = with_random_grain(images, self._model.grain, chance)
+            block = block_side(self._fitted().public.shape)
+            images = with_random_grain(images, self._model.grain, chance, block=block)
         return Drawn(images.numpy(), labels if exact else found)
 
     def _show(self, labels: torch.Tensor, chance: torch.Generator) -> torch.Tensor:

@@ -37,7 +37,7 @@ def judge(
     The sentence holds one of `names`, and the process grows by less than `mebibytes`.
     """
     _forget_peak()
-    before = _memory("VmHWM") - _memory("RssFile")
+    before = _peak()
     with deadline(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -47,9 +47,7 @@ def judge(
             taken = False
             check_sentence(str(error), names)
     assert not said, f"a warning reached the user: {said[0].message}"
-    # Libraries that are met for the first time are read in from files: that is not the reader's.
-    grown = _memory("VmHWM") - _memory("RssFile") - before
-    assert grown < mebibytes, f"took {grown} MiB"
+    assert _peak() - before < mebibytes, f"took {_peak() - before} MiB"
     return taken
 
 
@@ -123,8 +121,8 @@ def _forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _memory(which: str) -> int:
-    """Of this process, in MiB: VmHWM is the most it has taken since its peak was forgotten."""
+def _peak() -> int:
+    """The most this process has taken since its peak was forgotten, in MiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    (size,) = (line.split()[1] for line in lines if line.startswith(f"{which}:"))
-    return int(size) // 1024
+    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
+    return int(peak) // 1024

@@ -27,7 +27,7 @@ from time import process_time
 from typing import Any
 
 import torch
-from sweeps import METHOD, shown
+from sweeps import METHOD, command, shown
 
 from datalens.mechanism.noise import ExactNoise
 from datalens.mechanism.topagg import TopAgg
@@ -236,8 +236,9 @@ def accuracy(out: Path, given: argparse.Namespace) -> None:
         seeds=given.seeds,
         jobs=given.jobs,
         out=out / "accuracy",
-        command=f"python benchmarks/compressors.py accuracy --seeds {given.seeds}",
+        command=command("compressors.py accuracy", given),
         images=given.images,
+        seeded=given.seeded,
         most_minutes=given.most_minutes,
     )
     if bench.results:
@@ -283,6 +284,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 10.0])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--seeded", action="store_true", help="noise from seeds; NOT PRIVATE")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--most-minutes", type=float)
     parser.add_argument("--out", type=Path, default=Path("docs/results/compressors"))

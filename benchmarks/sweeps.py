@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 10.0])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--seeded", action="store_true", help="noise from seeds; NOT PRIVATE")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--most-minutes", type=float)
     parser.add_argument("--out", type=Path, default=Path("docs/results/sweeps"))
@@ -132,11 +133,21 @@ def main() -> None:
         seeds=given.seeds,
         jobs=given.jobs,
         out=given.out,
-        command=f"python benchmarks/sweeps.py --seeds {given.seeds} --images {given.images}",
+        command=command("sweeps.py", given),
         images=given.images,
+        seeded=given.seeded,
         most_minutes=given.most_minutes,
     )
     (given.out / "tables.md").write_text(tables(bench.results))
+
+
+def command(script: str, given: argparse.Namespace) -> str:
+    """What a page says that its cells were made by."""
+    words = ["--datasets", *given.datasets]
+    words += ["--epsilons", *(f"{epsilon:g}" for epsilon in given.epsilons)]
+    words += [f"--seeds {given.seeds} --images {given.images}"]
+    words += ["--seeded"] if given.seeded else []
+    return " ".join([f"python benchmarks/{script}", *words])
 
 
 def tables(results: Iterable[Result]) -> str:

@@ -144,7 +144,9 @@ class Noise:
     def __init__(self, shape: tuple[int, int, int]) -> None:
         self.shape = shape
 
-    def sample(self, count: int, labels: list[int]) -> tuple[np.ndarray, list[int]]:
+    def sample(
+        self, count: int, labels: list[int], seed: int | None
+    ) -> tuple[np.ndarray, list[int]]:
         chance = np.random.default_rng(0)
         return chance.integers(0, 256, (count, *self.shape), dtype=np.uint8), labels
 

@@ -64,7 +64,7 @@ def outcome(order: Order) -> workers.Outcome:
         "epsilon_replace": 1.9,
         "delta": 1e-5,
         "releases": 66,
-        "noise": "exact",
+        "noise": "seeded" if order.seeded else "exact",
         "synthetic_images": order.images,
         "test_images": 397,
         "seconds": {"fit": 30.0, "sample": 10.0, "judge": 50.0},
@@ -80,11 +80,10 @@ def asked(**changes: Any) -> list[cells.Cell]:
 
 
 def bench(
-    out: Path, found: Sequence[cells.Cell], work: workers.Work, *, seeds: int = 3, jobs: int = 1
+    out: Path, found: Sequence[cells.Cell], work: workers.Work, *, seeds: int = 3, **named: Any
 ) -> running.Bench:
-    return running.run_bench(
-        found, seeds=seeds, jobs=jobs, out=out, command="bench it", images=200, work=work
-    )
+    usual = {"jobs": 1, "command": "bench it", "images": 200}
+    return running.run_bench(found, seeds=seeds, out=out, work=work, **{**usual, **named})
 
 
 STEM = "digits-class-gaussian-epsilon-3"
@@ -131,6 +130,26 @@ def test_repetitions_with_other_numbers_of_images_are_not_averaged(tmp_path: Pat
     file.write_text(json.dumps(kept))
     with pytest.raises(DataLensError, match="--images"):
         bench(tmp_path, asked(), Fake(), seeds=2)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_repetitions_with_and_without_a_seed_are_not_averaged(tmp_path: Path, first: bool) -> None:
+    bench(tmp_path, asked(), Fake(), seeds=1, seeded=first)
+    with pytest.raises(DataLensError, match=f"made with{'' if first else 'out'} --seeded"):
+        bench(tmp_path, asked(), Fake(), seeds=2, seeded=not first)
+    bench(tmp_path, asked(), Fake(), seeds=2, seeded=first)
+    page = " ".join((tmp_path / "README.md").read_text().split())
+    assert ("fresh noise from its seed;" in page) is first
+    assert ("fresh noise from the operating system;" in page) is not first
+    assert ("All cells are of experiments with noise from a seed" in page) is first
+
+
+def test_a_page_counts_the_cells_that_are_seeded(tmp_path: Path) -> None:
+    bench(tmp_path, asked(), Fake(), seeds=1)
+    bench(tmp_path, asked(epsilons=[1.0]), Fake(), seeds=1, seeded=True)
+    page = " ".join((tmp_path / "README.md").read_text().split())
+    assert "from the operating system or its seed;" in page
+    assert "1 of the 2 cells are of experiments" in page and "NOT PRIVATE" in page
 
 
 def test_one_repetition_of_every_cell_comes_before_the_second_of_any(tmp_path: Path) -> None:
@@ -489,6 +508,20 @@ def test_other_code_than_at_the_start_is_not_measured(tmp_path: Path) -> None:
     assert json.loads((tmp_path / unit.FIGURES).read_text())["versions"]["source"]
 
 
+def test_a_seeded_repetition_can_be_repeated(tmp_path: Path) -> None:
+    """In every figure and every pixel; one that is not seeded cannot."""
+    found = []
+    for seeded in (True, True, False, False):
+        (order,) = orders(1)
+        told = {"source": source_digest(), "seeded": seeded}
+        unit.repeat(order.model_copy(update=told), tmp_path)
+        figures = json.loads((tmp_path / unit.FIGURES).read_text())
+        assert figures["noise"] == ("seeded" if seeded else "exact")
+        found.append((figures["measures"]["fid"], (tmp_path / unit.SHEET).read_bytes()))
+    assert found[0] == found[1]
+    assert found[2][0] != found[3][0] and found[2][1] != found[3][1]
+
+
 def test_the_domain_classifier_is_learned_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -502,7 +535,7 @@ def test_the_domain_classifier_is_learned_once(
     monkeypatch.setattr(DomainClassifier, "learn", counted)
     digits, test = load("digits"), load("digits", split="test")
     drawn = digits.images[:200], digits.labels[:200]
-    monkeypatch.setattr(ClassGaussian, "sample", lambda self, count, labels=None: drawn)
+    monkeypatch.setattr(ClassGaussian, "sample", lambda self, count, **named: drawn)
     cache = tmp_path / "cache"
     for order in orders(2):
         told = {"source": source_digest(), "cache": cache, "seed": order.seed + 1}

@@ -179,6 +179,10 @@ def utility(
             help="Synthetic images for the judge; usually one for a record, at most 50,000."
         ),
     ] = None,
+    seeded: Annotated[
+        bool,
+        typer.Option("--seeded", help="Noise from seeds: repeatable, quicker, and NOT PRIVATE."),
+    ] = False,
     most_minutes: Annotated[
         float | None, typer.Option(help="End what takes longer, and list it as not run.")
     ] = None,
@@ -205,6 +209,7 @@ def utility(
     words += [f"--set {text}" for text in set_ or []]
     words += ["--held-out"] if held_out else []
     words += [f"--images {images}"] if images else []
+    words += ["--seeded"] if seeded else []
     words += [f"--most-minutes {most_minutes:g}"] if most_minutes else []
     try:
         cells = asked(
@@ -224,6 +229,7 @@ def utility(
             out=out,
             command=" ".join([f"datalens bench utility --datasets {names}", *words]),
             images=images,
+            seeded=seeded,
             data_dir=data_dir,
             most_minutes=most_minutes,
         )

@@ -35,12 +35,15 @@ class Folder:
         seeds: int,
         images: int | None,
         most_minutes: float | None = None,
+        *,
+        seeded: bool = False,
     ) -> list[tuple[Cell, int]]:
         """Cells and seeds still to be done; not those that are known to take too long."""
         for cell in cells:
             if cell.stem in self.results:
                 path = self.path / f"{cell.stem}.json"
-                check_same(cell, self.results[cell.stem], path, cell.images(images))
+                found = self.results[cell.stem]
+                check_same(cell, found, path, images=cell.images(images), seeded=seeded)
         slow = {
             stem
             for stem, cell in self.not_run.items()

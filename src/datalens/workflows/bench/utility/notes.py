@@ -23,8 +23,8 @@ def compared(cell: Result) -> str:
 def notes(cells: Iterable[Result]) -> str:
     """One line each."""
     cells = list(cells)
-    each = dict.fromkeys([*_printed(cells), *_stand_ins(cells), *_records(cells), *_noise(cells)])
-    return "\n".join(each)
+    every = (_printed, _stand_ins, _records, _noise, _seeded)
+    return "\n".join(dict.fromkeys(said for part in every for said in part(cells)))
 
 
 def _printed(cells: list[Result]) -> Iterator[str]:
@@ -74,6 +74,17 @@ def _noise(cells: list[Result]) -> Iterator[str]:
                 f" sigma {sigma:g} as printed, so sigma / N is {sigma / few:.2g} where the paper"
                 f" has {sigma / many:.2g}.\n"
             )
+
+
+def _seeded(cells: list[Result]) -> Iterator[str]:
+    many = sum(cell.seeded for cell in cells)
+    if many:
+        which = "All cells are" if many == len(cells) else f"{many} of the {len(cells)} cells are"
+        yield (
+            f"{which} of experiments with noise from a seed (`--seeded`), of the same size as the"
+            " operating system's: they can be repeated, and are NOT PRIVATE. Their files say so"
+            " of each repetition.\n"
+        )
 
 
 def paper_preset(cell: Result) -> dict[str, Any]:

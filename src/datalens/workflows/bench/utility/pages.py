@@ -24,12 +24,14 @@ USUAL = 3
 """Repetitions; where there are others, their number is shown."""
 NOTHING = ""
 BEST = "best on test, as printed"
+NOISE = {False: "the operating system", True: "its seed"}
+"""By whether a cell is seeded."""
 
 ABOUT = """\
 Per cent of real test images that the judge, a small convolutional network trained on {images}
 synthetic images, puts into the right class. Last epoch, mean ± sample standard deviation over
-{usual} repetitions (n where there are others), each with a fit of its own and fresh noise from the
-operating system; repetition s is judged with seed s. Nothing is selected on test data, except in
+{usual} repetitions (n where there are others), each with a fit of its own and fresh noise from
+{noise}; repetition s is judged with seed s. Nothing is selected on test data, except in
 what is called best on test, which is optimistic and there for comparison with the paper's figures.
 
 This page is rewritten by `datalens bench utility` from the JSON files beside it, which have every
@@ -121,7 +123,12 @@ def page(results: Iterable[Result], not_run: Iterable[NotRun] = ()) -> str:
     cells = sorted(results, key=_order)
     repetitions = [each for cell in cells for each in cell.repetitions]
     images = sorted({each.synthetic_images for each in repetitions})
-    about = ABOUT.format(images=" or ".join(f"{count:,}" for count in images), usual=USUAL)
+    kinds = sorted({cell.seeded for cell in cells})
+    about = ABOUT.format(
+        images=" or ".join(f"{count:,}" for count in images),
+        usual=USUAL,
+        noise=" or ".join(NOISE[seeded] for seeded in kinds),
+    )
     parts = [f"{HEADING}\n", about]
     parts += [LOOKS] if any(cell.measures for cell in cells) else []
     tables = utility_tables(cells) | not_run_tables(not_run)

@@ -10,8 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datalens.data.documents import read_json
 from datalens.errors import DataLensError
+from datalens.mechanism.noise import NoiseKind
 from datalens.workflows.bench.utility.cells import Cell, stem
 
+SEEDED: NoiseKind = "seeded"
 Share = float
 """Between 0 and 1."""
 
@@ -55,7 +57,7 @@ class Repetition(_Read):
     """One fit with fresh noise, and what the judge said of it."""
 
     seed: int = Field(ge=0)
-    """The judge's, and the repetition's number. The noise has none."""
+    """The judge's, and the repetition's number. The fit has none, unless its noise is seeded."""
     accuracy: Share
     """Last epoch."""
     best_on_test: Share
@@ -110,6 +112,11 @@ class Result(_Read):
     @property
     def seeds(self) -> list[int]:
         return [each.seed for each in self.repetitions]
+
+    @property
+    def seeded(self) -> bool:
+        """Whether all that is chance comes from the seeds."""
+        return any(each.noise == SEEDED for each in self.repetitions)
 
     @property
     def accuracy(self) -> Share:
@@ -192,8 +199,13 @@ def _read(path: Path) -> Result:
     return result
 
 
-def check_same(cell: Cell, found: Result, path: Path, images: int) -> None:
-    """Repetitions of two configurations, or numbers of images, must not be averaged."""
+def check_same(cell: Cell, found: Result, path: Path, *, images: int, seeded: bool) -> None:
+    """Repetitions of two configurations, numbers of images or kinds of chance are not averaged."""
+    if found.seeded != seeded and cell.epsilon is not None:
+        raise DataLensError(
+            f"{path} was made with{'' if found.seeded else 'out'} --seeded; do the same, or name"
+            " another --out."
+        )
     if others := {each.synthetic_images for each in found.repetitions} - {images}:
         raise DataLensError(
             f"{path} was made with --images {others.pop()}; say the same, or name another --out."

@@ -51,6 +51,7 @@ def run_bench(
     out: Path,
     command: str,
     images: int | None,
+    seeded: bool = False,
     data_dir: Path | None = None,
     most_minutes: float | None = None,
     work: Work | None = None,
@@ -58,15 +59,17 @@ def run_bench(
     """Repetitions 0 to `seeds` - 1 of each cell that are not in `out` yet, `jobs` at a time.
 
     Each is kept when it ends, so that an interruption loses only what is under way. `command` is
-    what the page says it was made by. A repetition that takes more than `most_minutes` is ended,
+    what the page says it was made by. `seeded` repetitions come out alike every time, and are NOT
+    PRIVATE. One that takes more than `most_minutes` is ended,
     and its cell is kept as not run. `work` is done by processes unless told otherwise.
     """
     failed = []
     with alone_in(out) as folder:
-        missing = folder.missing(cells, seeds, images, most_minutes)
+        missing = folder.missing(cells, seeds, images, most_minutes, seeded=seeded)
         source = source_digest()
         orders = [
-            _order(cell, seed, cell.images(images), data_dir, source) for cell, seed in missing
+            _order(cell, seed, cell.images(images), data_dir, source, seeded=seeded)
+            for cell, seed in missing
         ]
         orders.sort(key=_turn)
         by_stem = {cell.stem: cell for cell in cells}
@@ -103,7 +106,9 @@ def usual_jobs(cells: Sequence[Cell]) -> int:
     return 1 if heavy else min(cores(), MOST_JOBS)
 
 
-def _order(cell: Cell, seed: int, images: int, data_dir: Path | None, source: str) -> Order:
+def _order(
+    cell: Cell, seed: int, images: int, data_dir: Path | None, source: str, *, seeded: bool = False
+) -> Order:
     return Order(
         stem=cell.stem,
         dataset=cell.dataset,
@@ -111,6 +116,7 @@ def _order(cell: Cell, seed: int, images: int, data_dir: Path | None, source: st
         held_out=cell.held_out,
         configuration=cell.configuration,
         seed=seed,
+        seeded=seeded,
         images=images,
         data_dir=data_dir.absolute() if data_dir else None,
         source=source,

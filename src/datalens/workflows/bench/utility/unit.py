@@ -46,6 +46,8 @@ class Order(BaseModel):
     held_out: bool = False
     configuration: dict[str, Any]
     seed: int
+    seeded: bool = False
+    """Whether the seed is that of the fit as well, noise included, which then protects nobody."""
     images: int
     """To sample, for the judge to learn from."""
     data_dir: Path | None = None
@@ -68,8 +70,9 @@ def repeat(order: Order, folder: Path) -> None:
     synthesizer = METHODS[order.configuration["method"]](**order.configuration["settings"])
     if configuration_of(synthesizer.resolve(train.public)) != order.configuration:
         raise DataLensError(f"{order.dataset} has changed since the bench was started.")
-    fit_seconds, _ = timed(synthesizer.fit, train, ledger=LEDGER)
-    sample_seconds, (images, labels) = timed(synthesizer.sample, order.images)
+    seed = order.seed if order.seeded else None
+    fit_seconds, _ = timed(synthesizer.fit, train, ledger=LEDGER, seed=seed)
+    sample_seconds, (images, labels) = timed(synthesizer.sample, order.images, seed=seed)
     judge_seconds, found = timed(judged_accuracy, images, labels, test, seeds=[order.seed])
     domain = Cache(order.cache).domain(train)
     measure_seconds, look = timed(measured, images, test.images, domain)
@@ -103,15 +106,15 @@ def repeat(order: Order, folder: Path) -> None:
         "machine": machine,
     }
     if order.seed == 0:
-        write_small_sheet(synthesizer, folder / SHEET)
+        write_small_sheet(synthesizer, folder / SHEET, seed)
     (folder / FIGURES).write_text(json.dumps(figures))
 
 
-def write_small_sheet(synthesizer: Synthesizer, path: Path) -> None:
+def write_small_sheet(synthesizer: Synthesizer, path: Path, seed: int | None = None) -> None:
     """One row a class, pixel for pixel."""
     classes = min(len(synthesizer.class_names), SHEET_ROWS)
     labels = [label for label in range(classes) for _ in range(SHEET_COLUMNS)]
-    images, _ = synthesizer.sample(len(labels), labels)
+    images, _ = synthesizer.sample(len(labels), labels, seed=seed)
     sheet = contact_sheet(images, SHEET_COLUMNS, scale=1)
     colours = SHEET_COLOURS[images.shape[1]]
     save_sheet(sheet.quantize(colours, dither=Image.Dither.NONE), path)

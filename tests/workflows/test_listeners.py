@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from datalens.privacy.accountants import epsilon
+from datalens.privacy.ledger import Ledger
 from datalens.synthesizers import METHODS
 from datalens.workflows import previews, progress
 from datalens.workflows.fitting import Source, fit_run
@@ -32,9 +34,11 @@ def source(tmp_path: Path) -> Source:
     return Source(name=str(tmp_path / "own.npz"), n_classes=2)
 
 
-def fitted(method: str, source: Source, out: Path, **more: Any) -> dict[str, np.ndarray]:
+def fitted(
+    method: str, source: Source, out: Path, settings: dict[str, Any] | None = None, **more: Any
+) -> dict[str, np.ndarray]:
     budget = {"epsilon": 9.0} if METHODS[method].private else {}
-    made = METHODS[method](**budget, **SETTINGS[method])
+    made = METHODS[method](**budget, **(SETTINGS[method] if settings is None else settings))
     fit_run(made, source, out, ledger=None, seed=7, quiet=True, **more)
     return load_file(out / "generator.safetensors")
 
@@ -59,6 +63,55 @@ def test_the_log_is_written_while_a_run_trains(
     assert any("epsilon" not in told for _, told in seen)  # a sign of life
     kept = [json.loads(line) for line in log.read_text().splitlines()]
     assert kept == [told for _, told in seen if "epsilon" in told]  # of which none is kept
+
+
+NO_VOTES = {"label_steps": 3, "clusters": 2, "label_prior": "bought"}
+
+
+@pytest.mark.parametrize(
+    "method, settings",
+    [
+        *((name, chosen) for name, chosen in SETTINGS.items() if METHODS[name].private),
+        ("datalens", NO_VOTES),
+        ("datalens", NO_VOTES | {"clusters": 1}),
+        ("class-gaussian", {}),
+    ],
+)
+def test_what_is_told_to_be_spent_is_what_the_ledger_holds(
+    method: str, settings: dict[str, Any], source: Source, tmp_path: Path, own_home: Path
+) -> None:
+    """At every step: no later than it is paid, and not before."""
+    told: list[float] = []
+
+    def listen(stage: str, done: int, total: int, spent: float | None) -> None:
+        if spent is not None:
+            (path,) = own_home.glob("ledgers/*.sqlite")
+            charges = Ledger(path).standing().spent
+            assert spent == pytest.approx(epsilon(charges, 1e-5))
+            told.append(spent)
+
+    fitted(method, source, tmp_path / "run", settings, listeners=[listen])
+    assert told == sorted(told) and told[-1] > 0
+    if method == "datalens":
+        assert len(set(told)) > 4
+
+
+def test_samples_are_there_before_the_labeller_is(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(
+        previews,
+        "write_sheet",
+        lambda made, path, caption: drawn.append(made.sample(2) and caption),
+    )
+    monkeypatch.setattr(
+        previews.Previews.__init__, "__kwdefaults__", {"every": 0.0, "clock": float}
+    )
+    fitted("datalens", source, tmp_path / "run", NO_VOTES)
+    assert [words.rpartition(": ")[2] for words in drawn] == [
+        f"warm-start {n} of 5" for n in (3, 4, 5)
+    ]
 
 
 @pytest.mark.parametrize("method", SETTINGS)

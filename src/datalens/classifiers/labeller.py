@@ -58,7 +58,11 @@ class LabellerPlan:
 
     @property
     def charges(self) -> list[Charge]:
-        return [Charge(event=self.gradients.event, count=self.steps)]
+        return self.charges_after(self.steps)
+
+    def charges_after(self, steps: int) -> list[Charge]:
+        """What is paid when so many gradients have been bought."""
+        return [Charge(event=self.gradients.event, count=steps)]
 
     @property
     def parameters(self) -> dict[str, dict[str, int]]:

@@ -60,6 +60,7 @@ class DataLens(Synthesizer):
     def _train(self, records: Records, plan: DataLensPlan, session: Member) -> None:  # type: ignore[override]
         if isinstance(plan, VotingPlan):
             session = diagnosed(session, plan)
+        self._model = self._labeller = self._student = None  # of an earlier fit
         counts = class_counts(records, session.releases, plan.counts)
         self._prior = counts / counts.sum()
         self._warm_start(records, counts, plan, session)
@@ -70,18 +71,20 @@ class DataLens(Synthesizer):
         self, records: Records, counts: NDArray[np.float64], plan: DataLensPlan, session: Member
     ) -> None:
         """Buy the model and the labeller; one who resumes finds them bought."""
-        if plan.start is None:
+        start = plan.start
+        if start is None:
             return
 
-        def tell(done: int, total: int) -> None:
-            spent = plan.spent_after(0) if done == total else None
-            _tell(session, "warm-start", done, total, spent=spent)
+        def tell(done: int) -> None:
+            spent = plan.spent_in_start(done) or None
+            _tell(session, "warm-start", done, start.steps, spent=spent)
 
         def agree(model: GaussianModel) -> None:
             digest = _digest(*model.arrays().values())
             session.ranks.agree("the bought directions", digest, remedy=REMEDY)
 
-        self._model, self._labeller = plan.start.buy(
+        tell(0)
+        self._model = start.buy_model(
             records,
             session.releases,
             counts,
@@ -90,6 +93,7 @@ class DataLens(Synthesizer):
             progress=tell,
             agree=agree,
         )
+        self._labeller = start.buy_labeller(records, session.releases, progress=tell)
 
     def _vote(self, records: Records, plan: VotingPlan, session: Member) -> None:
         chosen, topagg, secret, ranks = plan.settings, plan.topagg, session.secret, session.ranks

@@ -11,7 +11,7 @@ from datalens.data import PublicFacts
 from datalens.errors import DataLensError
 from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.topagg import TopAgg
-from datalens.privacy.accountants import Charge, rho_of, total_rho
+from datalens.privacy.accountants import Charge, epsilon, rho_of, total_rho
 from datalens.privacy.calibration import affordable, budget_rho, sigma_for
 from datalens.synthesizers.auto import complete, quorum_for, share_of_votes
 from datalens.synthesizers.compressing import compressor_of, price
@@ -45,8 +45,11 @@ class Plan(FrozenPlan):
     @property
     def first_charges(self) -> list[Charge]:
         """What is bought before any vote."""
-        counts = [Charge(event=self.counts.event, count=1)] if self.counts else []
-        return counts + (self.start.charges if self.start else [])
+        return self._prior_charges + (self.start.charges if self.start else [])
+
+    @property
+    def _prior_charges(self) -> list[Charge]:
+        return [Charge(event=self.counts.event, count=1)] if self.counts else []
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
@@ -83,6 +86,11 @@ class DataLensPlan(Plan):
     method: ClassVar[str] = "datalens"
     settings: DataLensSettings
     start: WarmStartPlan | None
+
+    def spent_in_start(self, steps: int) -> float:
+        """Epsilon when so many steps of the warm start have been taken."""
+        paid = self._prior_charges + (self.start.charges_after(steps) if self.start else [])
+        return epsilon(paid, self.settings.delta, self.settings.accountant)
 
     @classmethod
     def resolve(cls, settings: DataLensSettings, public: PublicFacts) -> "DataLensPlan":

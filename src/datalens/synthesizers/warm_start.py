@@ -56,6 +56,20 @@ class WarmStartPlan:
         return [charge for plan in self._parts() for charge in plan.charges]
 
     @property
+    def steps(self) -> int:
+        """In which it is bought: the moments, the clusters, and each of the labeller's."""
+        return 2 + (self.labeller.steps if self.labeller else 0)
+
+    def charges_after(self, steps: int) -> list[Charge]:
+        """What is paid when so many of them have been taken."""
+        paid = self.moments.charges if steps > 0 else []
+        if self.clusters and steps > 1:
+            paid = paid + self.clusters.charges
+        if self.labeller and steps > 2:
+            paid = paid + self.labeller.charges_after(steps - 2)
+        return paid
+
+    @property
     def parameters(self) -> dict[str, dict[str, int]]:
         """What the sensitivities follow from."""
         return {what: told for plan in self._parts() for what, told in plan.parameters.items()}
@@ -68,7 +82,7 @@ class WarmStartPlan:
             "label_steps": self.labeller.steps if self.labeller else 0,
         }
 
-    def buy(
+    def buy_model(
         self,
         records: Records,
         releases: Door,
@@ -76,20 +90,18 @@ class WarmStartPlan:
         chance: torch.Generator,
         *,
         needed: bool,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-        agree: Callable[[GaussianModel], None] = lambda model: None,
-    ) -> tuple[MixtureModel | None, Labeller | None]:
-        """The model, None if a crash lost what it rests on, and the labeller.
+        progress: Callable[[int], None],
+        agree: Callable[[GaussianModel], None],
+    ) -> MixtureModel | None:
+        """The first two steps: the model, or None if a crash lost what it rests on.
 
-        If the model is `needed`, nothing more is bought when it is lost. `agree` is asked to see to
-        it that all ranks have the same directions.
+        If it is `needed`, nothing more is bought when it is lost. `agree` is asked to see to it
+        that all ranks have the same directions, `progress` is told the steps taken.
         All chance comes from `chance`, so that one who buys again what is bought already gets the
         same.
         """
-        total = 2 + (self.labeller.steps if self.labeller else 0)
-        progress(0, total)
         model = self.moments.buy(records, releases, counts)
-        progress(1, total)
+        progress(1)
         if model is None and needed:
             raise DataLensError(
                 "A crash lost a release that this run rests on: its charge stays spent; end the"
@@ -103,11 +115,16 @@ class WarmStartPlan:
                 if self.clusters
                 else MixtureModel.of(model)
             ).enlarged(self.public.shape)
-        progress(2, total)
+        progress(2)
+        return mixture
+
+    def buy_labeller(
+        self, records: Records, releases: Door, *, progress: Callable[[int], None]
+    ) -> Labeller | None:
+        """The other steps, if there are any."""
         if self.labeller is None:
-            return mixture, None
-        bought = self.labeller.buy(records, releases, lambda done, _: progress(2 + done, total))
-        return mixture, bought
+            return None
+        return self.labeller.buy(records, releases, lambda done, _: progress(2 + done))
 
     def _parts(self) -> list[MomentPlan | ClusterPlan | LabellerPlan]:
         return [plan for plan in (self.moments, self.clusters, self.labeller) if plan is not None]

@@ -154,6 +154,17 @@ def test_answers_equal_the_plain_module(name: str, shape: tuple, n_classes: int,
         assert close(found[t], truth, tolerance)
 
 
+@pytest.mark.parametrize("shape, n_classes", SHAPES, ids=str)
+def test_images_computed_in_parts_equal_the_plain_module(
+    shape: tuple, n_classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three at a time: neither number of images is a multiple of it."""
+    monkeypatch.setattr("datalens.ensemble.compact.AT_ONCE", 3)
+    test_images_gradient_equals_the_plain_module("compact", shape, n_classes, "as it comes")
+    test_parameters_gradient_equals_the_plain_module("compact", shape, n_classes, "as it comes")
+    test_answers_equal_the_plain_module("compact", shape, n_classes, "as it comes")
+
+
 def error(a: Tensor, b: Tensor, scale: float | None = None) -> float:
     scale = float(b.detach().abs().max()) if scale is None else scale
     return float((a - b).detach().abs().max()) / scale

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
@@ -17,6 +18,9 @@ WIDEST = 1024
 CHANNELS = 8
 HIDDEN = 64
 SLOPE = 0.2
+AT_ONCE = 30
+"""Images that are convolved together at most, so that what lies between layers stays in the cache.
+A power of two would let its rows meet in the same few places there."""
 
 
 class Compact(Discriminator):
@@ -79,10 +83,11 @@ class Compact(Discriminator):
         if not self._quick(images):
             return images
         if not self._convolves:
-            return images.flatten(1, 3).numpy()
+            return [images.flatten(1, 3).numpy()]
         from datalens.ensemble.tower_cpu import cut, layers_of
 
-        return cut(images.numpy(), layers_of(self.layout, self.shape))
+        layers = layers_of(self.layout, self.shape)
+        return [cut(part.contiguous().numpy(), layers) for part in self._parts(images)]
 
     def learn(
         self,
@@ -95,18 +100,23 @@ class Compact(Discriminator):
     ) -> None:
         if not self._quick(adam.weights):
             return super().learn(adam, block, images, shown, real, weight)
-        from datalens.ensemble import compact_cpu, tower_cpu
-
         teachers = block.stop - block.start
-        labels = torch.cat([y.expand(teachers, -1) for _, y in shown], dim=1).numpy()
-        state = [array[block] for array in adam.arrays or ()]
-        constants = adam.constants(int(adam.steps[block.start]) + 1)
-        rest = (tuple(images), labels, real.numpy(), weight.numpy(), *state, constants, adam.packed)
-        net, memory, layers, tower = self._memory([(n, y.shape[-1]) for n, y in shown])
+        own = [(which, y.expand(teachers, -1)) for which, y in shown]
+        p, m, v = (array[block] for array in adam.arrays or ())
+        rest = (m, v, adam.constants(int(adam.steps[block.start]) + 1), adam.packed)
         if self._convolves:
-            tower_cpu.learn(net, memory, layers, tower, *rest)
+            from datalens.ensemble import tower_cpu
+
+            gradient = np.zeros_like(p)
+            self._add_slopes(p, images, own, real, weight, gradient)
+            tower_cpu.step(p, gradient, *rest)
         else:
-            compact_cpu.learn(net, memory, *rest)
+            from datalens.ensemble import compact_cpu
+
+            net, memory, _, _ = self._memory([(which, y.shape[-1]) for which, y in own])
+            labels = torch.cat([y for _, y in own], dim=1).numpy()
+            every = tuple(part for parts in images for part in parts)
+            compact_cpu.learn(net, memory, every, labels, real.numpy(), weight.numpy(), p, *rest)
         adam.steps[block] += 1
         return None
 
@@ -116,30 +126,63 @@ class Compact(Discriminator):
         from datalens.ensemble import compact_cpu, tower_cpu
 
         c, h, w = self.shape
-        net, memory, layers, tower = self._memory([(0, len(labels))])
-        found = torch.empty(len(rows), h, c, w, len(labels))
-        if self._convolves:
-            order = tower_cpu.first_order(layers)
-            rest = (labels.numpy(), rows.numpy(), found.numpy())
-            tower_cpu.realism(net, memory, layers, tower, (images,), order, *rest)
-        else:
-            rest = (labels.numpy(), rows.numpy(), found.flatten(1, 3).numpy())
-            compact_cpu.realism(net, memory, (images,), *rest)
-        return found
+        found = []
+        for part, own in zip(images, self._parts(labels), strict=True):
+            net, memory, layers, tower = self._memory([(0, len(own))])
+            slopes = torch.empty(len(rows), h, c, w, len(own))
+            given = (own.numpy(), rows.numpy())
+            if self._convolves:
+                order = tower_cpu.first_order(layers)
+                where = (net, memory, layers, tower, part, order)
+                tower_cpu.realism(*where, *given, slopes.numpy())
+            else:
+                target = slopes.flatten(1, 3).numpy()
+                compact_cpu.realism(net, memory, (part,), *given, target)
+            found.append(slopes)
+        return _joined(found)
 
     def answers(self, rows: Tensor, images: Any, labels: Tensor) -> Tensor:
         if not self._quick(rows):
             return super().answers(rows, images, labels)
         from datalens.ensemble import compact_cpu, tower_cpu
 
-        net, memory, layers, tower = self._memory([(0, len(labels))])
-        found = torch.empty(len(rows), len(labels))
-        rest = (labels.numpy(), rows.numpy(), found.numpy())
-        if self._convolves:
-            tower_cpu.answers(net, memory, layers, tower, (images,), *rest)
-        else:
-            compact_cpu.answers(net, memory, (images,), *rest)
-        return found
+        found = []
+        for part, own in zip(images, self._parts(labels), strict=True):
+            net, memory, layers, tower = self._memory([(0, len(own))])
+            logits = torch.empty(len(rows), len(own))
+            rest = (own.numpy(), rows.numpy(), logits.numpy())
+            if self._convolves:
+                tower_cpu.answers(net, memory, layers, tower, part, *rest)
+            else:
+                compact_cpu.answers(net, memory, (part,), *rest)
+            found.append(logits)
+        return _joined(found)
+
+    def _add_slopes(
+        self,
+        p: Any,
+        images: Sequence[Any],
+        shown: Shown,
+        real: Tensor,
+        weight: Tensor,
+        gradient: Any,
+    ) -> None:
+        """The loss's derivative, part by part: each is shown with all its labels at once."""
+        from datalens.ensemble import tower_cpu
+
+        sizes = [y.shape[-1] for _, y in shown]
+        batches = list(zip(shown, real.split(sizes), weight.split(sizes), strict=True))
+        for which, parts in enumerate(images):
+            own = [(labels, *aims) for (n, labels), *aims in batches if n == which]
+            stacked = [torch.stack(each, dim=-2) for each in zip(*own, strict=True)]
+            for part, *given in zip(parts, *map(self._parts, stacked), strict=True):
+                memory = self._memory([(0, given[0].shape[-1])] * len(own))
+                flat = [each.flatten(-2).contiguous().numpy() for each in given]
+                tower_cpu.add_slopes(*memory, part, *flat, p, gradient)
+
+    def _parts(self, batch: Tensor) -> Sequence[Tensor]:
+        """A batch, of images or of what belongs to them, as it is computed together."""
+        return batch.split(AT_ONCE, dim=-1) if self._convolves else (batch,)
 
     def _memory(self, shown: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
         """What this thread computes in, for batches that show (which images, how many)."""
@@ -152,7 +195,7 @@ class Compact(Discriminator):
             which = [n for n, _ in shown]
             memory = compact_cpu.memory_for(net, self.layout.size, sizes, which)
             layers = tower_cpu.layers_of(self.layout, self.shape)
-            tower = tower_cpu.towers_for(net, layers, sizes) if layers else ()
+            tower = tower_cpu.tower_for(net, layers, sizes[0]) if layers else ()
             own[key] = net, memory, layers, tower
         found: tuple[Any, ...] = own[key]
         return found
@@ -165,3 +208,7 @@ class Compact(Discriminator):
     def _quick(self, tensor: Tensor) -> bool:
         """Whether there are compiled loops for it."""
         return tensor.device.type == "cpu" and tensor.dtype == self.precision == torch.float32
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts), dim=-1)

@@ -80,16 +80,10 @@ def stages_for(layers: Sequence[Layer], m: int) -> tuple[Stage, ...]:
     )
 
 
-def towers_for(
-    net: Net, layers: Sequence[Layer], sizes: Sequence[int]
-) -> tuple[tuple[tuple[Stage, ...], ...], tuple[Floats, ...]]:
-    """A tower for each set of images, and its top as the hidden layer reads it, (1, inputs, m)."""
-    towers = tuple(stages_for(layers, m) for m in sizes)
-    tops = tuple(
-        stages[-1].features.reshape(1, net.inputs, m)
-        for stages, m in zip(towers, sizes, strict=True)
-    )
-    return towers, tops
+def tower_for(net: Net, layers: Sequence[Layer], m: int) -> tuple[tuple[Stage, ...], tuple[Floats]]:
+    """The stages for ``m`` images, and the top as the hidden layer reads it, (1, inputs, m)."""
+    stages = stages_for(layers, m)
+    return stages, (stages[-1].features.reshape(1, net.inputs, m),)
 
 
 def first_order(layers: Sequence[Layer]) -> Integers:
@@ -112,48 +106,52 @@ def cut(images: Floats, layers: Sequence[Layer]) -> Floats:
 
 
 @compiled
-def learn(net, memory, layers, tower, images, labels, real, weight, p, m, v, constants, packed):
-    """One update of each teacher of a block; see ``compact_cpu.learn``.
+def add_slopes(net, memory, layers, tower, images, labels, real, weight, p, gradient):
+    """Add what some images say to each teacher's ``gradient``; see ``compact_cpu.learn``.
 
-    Each of the ``images`` is (teachers or 1, h, 5, c, width), and has a tower of stages.
+    ``images`` are (teachers or 1, h, 5, c, width). There and back for one teacher after another, so
+    that what lies between layers is still in the cache when the way back needs it.
     """
-    towers, seen = tower
+    stages, top = tower
     g = memory.gradient
     for t in range(len(p)):
-        climb_all(layers, towers, images, t, p[t])
-        compact_cpu.forward(net, memory, seen, 0, labels[t], p[t])
+        own = images[min(t, len(images) - 1)]
+        climb(layers, stages, own, p[t])
+        compact_cpu.forward(net, memory, top, 0, labels[t], p[t])
         slope = (loops.sigmoid(memory.logits) - real) * weight
         compact_cpu.to_hidden(net, memory, labels[t], p[t], slope, g)
-        compact_cpu.to_weight(net, memory, seen, 0, g)
+        compact_cpu.to_weight(net, memory, top, 0, g)
         for layer in layers:
             g[layer.kernel : layer.kernel + layer.outs * layer.channels * KERNEL * KERNEL] = 0
             g[layer.bias : layer.bias + layer.outs] = 0
-        begin = 0
-        for which in range(len(images)):
-            own = images[which][min(t, len(images[which]) - 1)]
-            to_tower(net, memory, layers, towers[which], begin, p[t])
-            descend(layers, towers[which], own, p[t], g)
-            begin += seen[which].shape[2]
+        to_tower(net, memory, stages, p[t])
+        descend(layers, stages, own, p[t], g)
+        loops.add(gradient[t], g)
+
+
+@compiled
+def step(p, gradient, m, v, constants, packed):
+    """Each teacher down its gradient: rows of ``p``, ``m`` and ``v`` change."""
+    for t in range(len(p)):
         if packed:
-            adam_packed(p[t], g, m[t], v[t], constants)
+            adam_packed(p[t], gradient[t], m[t], v[t], constants)
         else:
-            adam(p[t], g, m[t], v[t], constants)
+            adam(p[t], gradient[t], m[t], v[t], constants)
 
 
 @compiled
 def realism(net, memory, layers, tower, images, order, labels, p, by_images):
-    """d log D(x) / dx of one batch, (teachers, h, c, w, m)."""
-    towers, seen = tower
+    """d log D(x) / dx of some images, (teachers, h, c, w, m)."""
+    stages, top = tower
     spare = np.zeros_like(memory.gradient)
-    first = layers[0]
+    first, stage = layers[0], stages[0]
     for t in range(len(p)):
-        climb_all(layers, towers, images, t, p[t])
-        compact_cpu.forward(net, memory, seen, 0, labels, p[t])
+        climb(layers, stages, images[0], p[t])
+        compact_cpu.forward(net, memory, top, 0, labels, p[t])
         slope = loops.sigmoid(-memory.logits)
         compact_cpu.to_hidden(net, memory, labels, p[t], slope, spare)
-        to_tower(net, memory, layers, towers[0], 0, p[t])
-        descend(layers, towers[0], images[0][0], p[t], spare)
-        stage = towers[0][0]
+        to_tower(net, memory, stages, p[t])
+        descend(layers, stages, images[0], p[t], spare)
         turn(p[t], first.kernel, first.channels, first.outs, (stage.even, stage.odd))
         unconvolve(stage.by_x, first.rows, (stage.even, stage.odd), stage.met)
         h, _, channels, _ = stage.met.shape
@@ -163,19 +161,12 @@ def realism(net, memory, layers, tower, images, order, labels, p, by_images):
 
 @compiled
 def answers(net, memory, layers, tower, images, labels, p, logits):
-    """Those of one batch, (teachers, images)."""
-    towers, seen = tower
+    """Those to some images, (teachers, images)."""
+    stages, top = tower
     for t in range(len(p)):
-        climb_all(layers, towers, images, t, p[t])
-        compact_cpu.forward(net, memory, seen, 0, labels, p[t])
+        climb(layers, stages, images[0], p[t])
+        compact_cpu.forward(net, memory, top, 0, labels, p[t])
         logits[t] = memory.logits
-
-
-@compiled
-def climb_all(layers, towers, images, t, p):
-    """Every set of images up its tower, for teacher ``t``."""
-    for which in range(len(images)):
-        climb(layers, towers[which], images[which][min(t, len(images[which]) - 1)], p)
 
 
 @compiled
@@ -209,14 +200,14 @@ def rectify(x, planes, features):
 
 
 @compiled
-def to_tower(net, memory, layers, stages, begin, p):
-    """From the hidden layer back to the top of a tower whose images begin at ``begin``."""
+def to_tower(net, memory, stages, p):
+    """From the hidden layer back to the top of the tower."""
     top = stages[len(stages) - 1]
-    count, total = top.planes.shape[3], memory.by_z.shape[1]
+    count = top.planes.shape[3]
     product(
         net.inputs, count, net.hidden,
         p, net.hidden_weight, net.inputs, True,
-        memory.by_z.reshape(-1), begin, total, False,
+        memory.by_z.reshape(-1), 0, count, False,
         0, top.by_x.reshape(-1), 0, count,
     )  # fmt: skip
     rows, outs, width = top.by_x.shape

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
 from datalens.errors import DataLensError
-from datalens.utility.membership import Membership, judged, membership
+from datalens.utility.membership import Membership, density_ratio, judged, membership
+from datalens.utility.membership import attacked as attacked_splits
 
 
 def people(count: int, seed: int) -> np.ndarray:
@@ -38,6 +40,64 @@ def test_a_generator_that_never_saw_the_members_is_not() -> None:
         low, high = figures.auc_interval
         assert low < 0.5 < high, figures
         assert figures.hits_interval[0] < 0.02, figures
+
+
+@pytest.mark.parametrize("shift, differs", [(0, False), (40, True)])
+def test_the_control_shows_how_far_splits_differ_of_themselves(shift: int, differs: bool) -> None:
+    """A generator that never saw the members, and a test split that is darker, or is not."""
+    train, drawn = people(1000, 1), people(500, 4)
+    unseen = np.maximum(people(1000, 2).astype(int) - shift, 0).astype(np.uint8)
+    density = attacked_splits(drawn, train, unseen)[1]
+    assert (density.auc > 0.6) is differs and density.control_auc is not None
+    assert (density.control_auc > 0.6) is differs
+    copied = attacked_splits(train, train, unseen)
+    assert all(figures.auc > (figures.control_auc or 1) + 0.05 for figures in copied)
+
+
+def test_nobody_is_in_two_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = []
+
+    def caught(**given: np.ndarray) -> list[Membership]:
+        groups.append({name: set(group[:, 0, 0, 0]) for name, group in given.items()})
+        return []
+
+    monkeypatch.setattr("datalens.utility.membership.membership", caught)
+    numbers = np.arange(60, dtype=np.uint8)[:, None, None, None]
+    assert attacked_splits(numbers[50:], numbers[:30], numbers[30:50]) == []
+    own, control = groups
+    assert own["members"] < set(range(30)) and own["synthetic"] == set(range(50, 60))
+    assert own["others"] | own["reference"] == set(range(30, 50))
+    assert not own["others"] & own["reference"]
+    assert control["synthetic"] == set(range(30)) - own["members"]
+    assert all(control[name] == own[name] for name in ("members", "others", "reference"))
+
+
+def test_members_found_are_counted_beyond_the_last_false_alarm() -> None:
+    chance = np.random.default_rng(1)
+    inside, outside = chance.normal(1, 1, 300), chance.normal(0, 1, 500)
+    figures = judged("test", inside, outside)
+    alarms = [int((outside > at).sum()) for at in inside]
+    hits = sum(count < 0.01 * 500 for count in alarms)
+    assert figures.hits_at_one_percent == pytest.approx(hits / 300, abs=1 / 300) and hits > 10
+    exact = binomtest(round(figures.hits_at_one_percent * 300), 300).proportion_ci(method="exact")
+    assert figures.hits_interval == pytest.approx((exact.low, exact.high))
+
+
+def test_the_density_ratio_is_the_one_written_out() -> None:
+    """In two dimensions, where the space is only turned and scaled."""
+    chance = np.random.default_rng(2)
+    asked, drawn, near = (chance.normal(at, 1, (150, 2)) for at in (0, 0.5, 0))
+    centre, (spread, turn) = near.mean(0), np.linalg.eigh(np.cov(near.T))
+
+    def log_density(group: np.ndarray) -> np.ndarray:
+        places, at = ((x - centre) @ turn / np.sqrt(spread) for x in (group, asked))
+        width = len(group) ** (-1 / 6)  # Scott's rule
+        away = ((at[:, None] - places[None]) ** 2).sum(-1)
+        kernels = np.exp(-away / (2 * width**2)) / (2 * np.pi * width**2)
+        return np.log(kernels.mean(1))
+
+    expected = log_density(drawn) - log_density(near)
+    assert density_ratio(asked, drawn, near) == pytest.approx(expected, abs=1e-8)
 
 
 def test_the_area_is_the_usual_one_and_its_interval_covers_it() -> None:

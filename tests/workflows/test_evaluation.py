@@ -106,6 +106,30 @@ def test_data_without_a_test_split_have_no_training_records(run: Any, half: Path
     assert found["fid"] is not None
 
 
+def test_it_is_said_when_a_run_is_tested_on_what_it_has_learned_from(
+    run: Any, half: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "QUICK", evaluation.Effort(judged=300, measured=100))
+    own = ("--on", half, "--classes", 10)
+    few = ("--steps", 2, "--batch", 5, "--set", "noise_multiplier=9.0")
+    for command, how in (("fit", ("class-gaussian",)), ("classify", ("scatter", *few))):
+        words = (command, half, "--classes", 10, "--epsilon", 8, "--out", command)
+        assert run(*words, "--method", *how).code == 0
+        quick = ("--quick",) if command == "fit" else ()
+        said, words = f"those that {command} has learned from", ("evaluate", command, *own, *quick)
+        assert said in run(*words, "--json").json["notes"][-1] and said in run(*words).out
+    assert run("evaluate", "classify", "--on", "digits", "--json").json["notes"] == []
+
+
+def test_splits_of_different_shapes_are_refused(run: Any, tmp_path: Path) -> None:
+    arrays = {"images": np.zeros((40, 8, 8), np.uint8), "labels": np.arange(40) % 2}
+    test = {"test_images": np.zeros((40, 12, 12), np.uint8), "test_labels": np.arange(40) % 2}
+    np.savez(tmp_path / "two.npz", **arrays, **test)
+    np.savez(tmp_path / "drawn.npz", images=test["test_images"], labels=test["test_labels"])
+    refused = run("evaluate", "drawn.npz", "--on", "two.npz", "--classes", 2, "--quick")
+    assert refused.code == 2 and "(1, 8, 8) and test images of (1, 12, 12)" in refused.err
+
+
 def test_a_run_on_other_data_is_not_attacked(
     run: Any, half: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

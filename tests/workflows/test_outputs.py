@@ -15,6 +15,7 @@ from datalens.data import load
 from datalens.errors import DataLensError
 from datalens.synthesizers.class_gaussian import ClassGaussian
 from datalens.synthesizers.protocol import SAMPLE_CHUNK, Synthetic
+from datalens.workflows.commands.samples import _classes
 from datalens.workflows.outputs import MOST_ON_A_SHEET, Samples, check_target, write_samples
 
 NAMES = ("ant, red", "bee", "cow")
@@ -192,3 +193,22 @@ def test_an_end_leaves_nothing(
     with pytest.raises(DataLensError if end is OSError else end):
         write_samples(tmp_path / name, samples)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "labels, names, found",
+    [
+        ("1", ("1", "2", "3"), [0]),  # a name before a number
+        ("0, 3", ("1", "2", "3"), [0, 2]),
+        ("2,0", ("coat", "bag", "shirt"), [2, 0]),
+        ("water, ice, snow", ("forest, field", "water, ice, snow"), [1]),
+        ("forest, field,1, water, ice, snow", ("forest, field", "water, ice, snow"), [0, 1, 1]),
+    ],
+)
+def test_classes_by_name_or_number(labels: str, names: tuple[str, ...], found: list[int]) -> None:
+    assert _classes(labels, names) == found
+
+
+def test_an_unknown_class_is_named() -> None:
+    with pytest.raises(DataLensError, match=r"no class 'ice'; there are 0 \(fire\), 1 \(snow\)"):
+        _classes("snow, ice", ("fire", "snow"))

@@ -86,6 +86,26 @@ def test_what_knows_the_records_is_not_taken_for_public(
     assert not ledger_path("some").exists()
 
 
+@pytest.mark.parametrize("command", ["fit", "classify"])
+def test_records_that_were_learned_from_are_not_held_out(
+    run: Any, some: Path, tmp_path: Path, command: str
+) -> None:
+    few = ("--method", "class-gaussian")
+    if command == "classify":
+        few = ("--method", "scatter", "--steps", 2, "--batch", 5, "--set", "noise_multiplier=9.0")
+    assert run(command, some, "--classes", 10, "--epsilon", 8, *few, "--out", "r").code == 0
+    spent = Ledger(ledger_path("some")).standing()
+    on = ("--on", some, "--classes", 10)
+    refused = run("evaluate", "r", *on, "--private-validation", 1)
+    assert refused.code == 2 and "those that r has learned from" in refused.err
+    assert not (tmp_path / "r/validation").exists()
+    assert Ledger(ledger_path("some")).standing() == spent
+    other = tmp_path / "other.npz"
+    other.write_bytes(some.read_bytes())
+    allowed = run("evaluate", "r", "--on", other, "--classes", 10, "--private-validation", 1)
+    assert allowed.code == 0  # under another name nobody can tell
+
+
 def test_the_test_split_is_not_taken_for_public(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

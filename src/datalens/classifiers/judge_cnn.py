@@ -18,6 +18,7 @@ class Cnn(Judge):
     def __init__(
         self, shape: tuple[int, int, int], n_classes: int, generator: torch.Generator
     ) -> None:
+        self._shape = tuple(shape)
         channels, *sides = shape
         height, width = ((side - 2) // 2 - 2 for side in sides)
         # A last row or column that the max-pool leaves over: not computing it changes nothing.
@@ -34,6 +35,8 @@ class Cnn(Judge):
         super().__init__(weights, generator)
 
     def _hidden(self, images: Tensor, *, learning: bool) -> Tensor:
+        if images.shape[1:] != self._shape:  # larger ones would be cropped without a word
+            raise ValueError(f"images of {tuple(images.shape[1:])}, not {self._shape}")
         x = images[:, :, : self._crop[0], : self._crop[1]]
         x = self._fired(convolved_and_pooled(x, *self._layer("first")), 0.2 if learning else 0.0)
         x = self._fired(F.conv2d(x, *self._layer("second")), 0.25 if learning else 0.0)

@@ -4,7 +4,7 @@ Computed on real records, so the figures stay internal. They prove nothing, sinc
 may exist; but a generator that copies its records shows here.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,9 @@ class Membership:
     hits_interval: tuple[float, float]
     members: int
     others: int
+    control_auc: float | None = None
+    """Of the same attack on further training records in place of the samples. What it finds there
+    is no membership but a difference between training records and others."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -70,17 +73,25 @@ def membership(
 def attacked(
     synthetic: Images, train: Images, unseen: Images, *, seed: int = 0
 ) -> list[Membership]:
-    """The attacks on some of the training records, and on records that were not trained on."""
+    """The attacks on some of the training records, and on records that were not trained on.
+
+    With a control: the rest of the training records, as if they were samples. They know nothing of
+    the members but what all training records have in common.
+    """
     chance = np.random.default_rng(seed)
-    members = chance.permutation(len(train))[:ASKED]
-    others = chance.permutation(len(unseen))
-    asked = min(ASKED, len(others) // 2)
-    return membership(
-        members=train[members],
-        others=unseen[others[:asked]],
-        reference=unseen[others[asked : asked + REFERENCE]],
-        synthetic=synthetic[subset(len(synthetic), SYNTHETIC, seed)],
-    )
+    members, others = (chance.permutation(len(group)) for group in (train, unseen))
+    asked, beside = (min(ASKED, len(group) // 2) for group in (train, unseen))
+    groups = {
+        "members": train[members[:asked]],
+        "others": unseen[others[:beside]],
+        "reference": unseen[others[beside : beside + REFERENCE]],
+    }
+    samples = synthetic[subset(len(synthetic), SYNTHETIC, seed)]
+    further = train[members[asked : asked + SYNTHETIC]]
+    found, control = (membership(**groups, synthetic=each) for each in (samples, further))
+    return [
+        replace(attack, control_auc=same.auc) for attack, same in zip(found, control, strict=True)
+    ]
 
 
 def nearest_neighbour(asked: Floats, synthetic: Floats) -> Floats:

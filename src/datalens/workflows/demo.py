@@ -41,7 +41,7 @@ def run_demo(out: Path) -> None:
         f"Now the judge: a small CNN learns from {JUDGED:,} of its images, is tested on real."
     )
     with Console(stderr=True).status("Two judges at work, a minute or two ..."):
-        own, floor = judge_both(load_run(out), alone, source.test_records())
+        own, floor = judge_both(load_run(out), alone, source.tested().records)
     figures = {
         "datalens": own.to_json(),
         "class-gaussian": floor.to_json(),

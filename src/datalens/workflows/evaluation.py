@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from datalens.classifiers.judge import Judgement
-from datalens.data import NoTestSplit, Records
+from datalens.data import Records
 from datalens.errors import DataLensError
 from datalens.utility.accuracy import (
     CLASSIFIERS,
@@ -32,14 +32,24 @@ from datalens.utility.measures import MEASURED_IMAGES, measured
 from datalens.utility.membership import attacked
 from datalens.utility.nearest import nearest
 from datalens.workflows.cache import Cache
-from datalens.workflows.judged import check_classes, is_run, samples_of, was_trained_on
+from datalens.workflows.judged import (
+    check_classes,
+    is_run,
+    learned_from,
+    samples_of,
+    was_trained_on,
+)
 from datalens.workflows.runs import load_classifier, load_run
-from datalens.workflows.source import Source
+from datalens.workflows.source import Source, Tested
 
 T = TypeVar("T")
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
+ITS_OWN = (
+    "The records are those that {} has learned from, which flatters every figure: hold some out, in"
+    " a folder as train/ and test/, before the next fit."
+)
 NO_TEST_SPLIT = (
     "{} has no test split, so nothing is said of training records, and the domain classifier has"
     " learned from five sixths of it and is asked about the rest."
@@ -66,7 +76,8 @@ EVERYTHING = Effort(classifiers=tuple(CLASSIFIERS), baselines=True)
 
 def evaluate_classifier(run: Path, source: Source) -> dict[str, Any]:
     """How often a private classifier is right. Kept under RUN/internal, never published."""
-    classifier, test = load_classifier(run), source.test_records()
+    classifier, tested = load_classifier(run), source.tested()
+    test = tested.records
     check_classes(run, classifier.class_names, test.public)
     said = classifier.predict(test.images).labels
     n_records = classifier.certificate["data"]["n_records"]
@@ -80,6 +91,7 @@ def evaluate_classifier(run: Path, source: Source) -> dict[str, Any]:
         "per_class": {name: None if np.isnan(share) else share for name, share in shares},
         "confusion": [list(row) for row in judgement.confusion],
         "test_images": len(test.labels),
+        "notes": [ITS_OWN.format(run)] if learned_from(run, tested) else [],
     }
     _keep(run, result)
     return result
@@ -101,10 +113,12 @@ def evaluate_synthetic(
     if seeds < 1:
         raise DataLensError(f"--seeds must be at least 1, got {seeds}.")
     inception = Inception.read(features) if features is not None else None
-    real = Real.of(source)
+    tested = source.tested()
+    real = Real.of(source, tested)
     images, labels = samples_of(synthetic, real.test.public, at_most=effort.judged)
     check_fits(images, labels, real.test)
-    notes = [] if real.train is not None else [NO_TEST_SPLIT.format(source.name)]
+    notes = [NO_TEST_SPLIT.format(source.name)] if tested.whole else []
+    notes += [ITS_OWN.format(synthetic)] if learned_from(synthetic, tested) else []
     with _bars() as stage:
         domain = Cache().domain(real.learned, progress=stage("domain classifier"))
         judged = _classified(images, labels, real, domain, range(seeds), effort, stage)
@@ -146,16 +160,19 @@ class Real:
     """What synthetic images are compared with: the domain classifier has not seen them."""
 
     @classmethod
-    def of(cls, source: Source) -> "Real":
-        try:
-            test = source.records("test")
-        except NoTestSplit:
-            test = source.records()
+    def of(cls, source: Source, tested: Tested) -> "Real":
+        test = tested.records
+        if tested.whole:
             order = np.random.default_rng(SEED).permutation(len(test.labels))
             kept = max(1, len(order) * 5 // 6)
             learned, unseen = _part(test, order[:kept]), _part(test, order[kept:])
             return cls(test=test, train=None, learned=learned, unseen=unseen)
         train = source.records()
+        if train.public.shape != test.public.shape:
+            raise DataLensError(
+                f"{source.name} has training images of {train.public.shape} and test images of"
+                f" {test.public.shape} (channels, height, width); bring them to one shape."
+            )
         return cls(test=test, train=train, learned=train, unseen=test)
 
 

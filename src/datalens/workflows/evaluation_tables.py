@@ -5,7 +5,7 @@ from typing import Any
 from datalens.workflows.bench.tables import Rows
 
 LEGEND = (
-    "Accuracy: share of real test images put into the right class, last epoch. Inception Score: 1"
+    "Accuracy: share of real images put into the right class, last epoch. Inception Score: 1"
     " to the number of classes, more is better. FID: less is better. Density may exceed 1."
 )
 INTERNAL = "Internal: these figures come from real data that nobody has paid for."
@@ -20,7 +20,7 @@ def evaluation_tables(result: dict[str, Any]) -> dict[str, Rows]:
         "Accuracy by class": _classes(result["classifiers"]),
     }
     if result["measures"]:
-        found["Beside real images that were not trained on"] = (["", ""], _measures(result))
+        found["Beside real images"] = (["", ""], _measures(result))
     if result["nearest"]:
         found["Distance to the nearest training record, by percentile"] = _nearest(
             result["nearest"]
@@ -90,12 +90,13 @@ def _nearest(figures: dict[str, Any]) -> Rows:
 
 def _attacks(attacks: list[dict[str, Any]]) -> Rows:
     return (
-        ["attack", "area", "interval of 95 %", "found at 1 % false alarms"],
+        ["attack", "area", "interval of 95 %", "without\nsamples", "found at 1 %\nfalse alarms"],
         [
             [
                 attack["attack"],
                 f"{attack['auc']:.3f}",
                 "{:.3f} to {:.3f}".format(*attack["auc_interval"]),
+                f"{attack['control_auc']:.3f}",
                 f"{attack['hits_at_one_percent']:.3f}",
             ]
             for attack in attacks

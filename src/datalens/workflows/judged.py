@@ -10,8 +10,8 @@ from datalens.data import PublicFacts, load
 from datalens.data.documents import reading
 from datalens.errors import DataLensError
 from datalens.synthesizers.learner import AnyLearner, read_config
-from datalens.workflows.runs import load_run
-from datalens.workflows.source import Source
+from datalens.workflows.runs import load_any, load_run
+from datalens.workflows.source import Source, Tested
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -57,6 +57,15 @@ def check_classes(synthetic: Path, names: tuple[str, ...], real: PublicFacts) ->
             f"Class {label} is {names[label]} in {synthetic} and {real.class_names[label]} in"
             f" {real.name}: bring the classes into one order."
         )
+
+
+def learned_from(synthetic: Path, tested: Tested) -> bool:
+    """Whether a run is tested on the records that it has learned from, for want of others."""
+    return (
+        tested.whole
+        and is_run(synthetic)
+        and was_trained_on(load_any(synthetic), tested.records.public)
+    )
 
 
 def was_trained_on(learner: AnyLearner, public: PublicFacts) -> bool:

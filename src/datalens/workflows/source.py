@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from datalens.data import Keep, NoTestSplit, Records, Split, fingerprint, is_folder, load
 from datalens.ensemble import Ranks
@@ -11,6 +11,14 @@ from datalens.synthesizers.learner import AnyLearner
 FOLDER_SIZE = 64
 """As the paper has colour images. It is published, so it is chosen without a look at the pictures:
 whatever is read from them (one odd size among equal ones) could tell of a single record."""
+
+
+class Tested(NamedTuple):
+    """Real records to test on."""
+
+    records: Records
+    whole: bool
+    """Whether they are all there are, for want of a test split."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +78,9 @@ class Source:
         """Of the files that the records come from: never to be published."""
         return fingerprint(self.name, data_dir=self.data_dir).encode()
 
-    def test_records(self) -> Records:
+    def tested(self) -> Tested:
         """The test split; a file or folder that has none is test data as a whole."""
         try:
-            return self.records("test")
+            return Tested(self.records("test"), whole=False)
         except NoTestSplit:
-            return self.records()
+            return Tested(self.records(), whole=True)

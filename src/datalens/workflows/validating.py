@@ -11,12 +11,12 @@ import torch
 from rich.console import Console
 
 from datalens.classifiers.judge import taught
-from datalens.data import NoTestSplit, PublicFacts, Records, fingerprint
+from datalens.data import PublicFacts, Records, fingerprint
 from datalens.errors import DataLensError
 from datalens.synthesizers.session import ledger_name_for
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
-from datalens.workflows.judged import Images, check_classes, is_run, samples_of
+from datalens.workflows.judged import Images, check_classes, is_run, learned_from, samples_of
 from datalens.workflows.runs import holds_classifier, load_any, load_classifier
 from datalens.workflows.source import Source
 
@@ -42,7 +42,14 @@ def validate(
         raise DataLensError("Name a folder for the certificate with --out.")
     folder = out or synthetic / FOLDER
     _refuse_what_is_not_public(synthetic, source)
-    records, name = _held_out(source)
+    held_out = source.tested()
+    if learned_from(synthetic, held_out):
+        raise DataLensError(
+            f"{source.name} has no test split, and its records are those that {synthetic} has"
+            " learned from; name records with --on that were held out."
+        )
+    records = held_out.records
+    name = ledger_name_for(records.public.name) + ("" if held_out.whole else "-test")
     validation = Validation(_teacher(synthetic, records), epsilon=epsilon)
     validation.resolve(records.public)  # what can be wrong is wrong before this point
     try:
@@ -71,16 +78,6 @@ def _refuse_what_is_not_public(synthetic: Path, source: Source) -> None:
             )
     elif fingerprint(synthetic) == fingerprint(source.name, data_dir=source.data_dir):
         raise DataLensError(VERY_RECORDS.format(synthetic, source.name))
-
-
-def _held_out(source: Source) -> tuple[Records, str]:
-    """The test split, which has a ledger of its own; a source that has none is held out whole."""
-    try:
-        records = source.records("test")
-        return records, f"{ledger_name_for(records.public.name)}-test"
-    except NoTestSplit:
-        records = source.records()
-        return records, ledger_name_for(records.public.name)
 
 
 def _teacher(synthetic: Path, records: Records) -> Callable[[], PublicClassifier]:

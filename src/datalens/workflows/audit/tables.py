@@ -35,12 +35,13 @@ def audit_tables(result: dict[str, Any]) -> dict[str, Rows]:
     }
     if "membership" in result:
         found["Membership inference on samples (internal)"] = (
-            ["attack", "AUC", "95 %", "found at 1 % false alarms", "95 %"],
+            ["attack", "AUC", "95 %", "without\nsamples", "found at 1 %\nfalse alarms", "95 %"],
             [
                 [
                     entry["attack"],
                     f"{entry['auc']:.3f}",
                     "{:.3f}-{:.3f}".format(*entry["auc_interval"]),
+                    f"{entry['control_auc']:.3f}",
                     f"{entry['hits_at_one_percent']:.2%}",
                     "{:.2%}-{:.2%}".format(*entry["hits_interval"]),
                 ]

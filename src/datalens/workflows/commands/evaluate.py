@@ -138,10 +138,10 @@ def _show(result: dict[str, Any]) -> None:
     if "classifiers" in result:
         for title, rows in evaluation_tables(result).items():
             Console().print(for_terminal(title, rows))
-        for note in result["notes"]:
-            typer.echo(note)
         typer.echo(LEGEND)
     else:
         shares = [[name, share(value)] for name, value in result["per_class"].items()]
         Console().print(for_terminal("Accuracy by class", (["class", "accuracy"], shares)))
+    for note in result["notes"]:
+        typer.echo(note)
     typer.echo(INTERNAL)

@@ -56,14 +56,27 @@ def sample(
 
 
 def _classes(labels: str, names: tuple[str, ...]) -> list[int]:
-    """Classes by number or by name, in the order in which they were given."""
+    """Classes by name or by number, in the order in which they were given.
+
+    What is both is a name. A name may have commas: as many words as make one are taken together.
+    """
     numbers = {str(number): number for number in range(len(names))}
-    by_name = {name: number for number, name in enumerate(names)} | numbers
-    try:
-        return [by_name[part.strip()] for part in labels.split(",")]
-    except KeyError as unknown:
-        shown = ", ".join(f"{number} ({name})" for number, name in enumerate(names))
-        raise DataLensError(f"--labels: there is no class {unknown}; there are {shown}.") from None
+    known = numbers | {name.strip(): number for number, name in enumerate(names)}
+    longest = 1 + max(name.count(",") for name in names)
+    words, found = labels.split(","), []
+    while words:
+        for end in range(min(longest, len(words)), 0, -1):
+            number = known.get(",".join(words[:end]).strip())
+            if number is not None:
+                break
+        else:
+            shown = ", ".join(f"{number} ({name})" for number, name in enumerate(names))
+            raise DataLensError(
+                f"--labels: there is no class {words[0].strip()!r}; there are {shown}."
+            )
+        found.append(number)
+        words = words[end:]
+    return found
 
 
 def export(

@@ -35,14 +35,36 @@ def test_classes_are_the_sorted_folder_names(folder: Path) -> None:
 @pytest.mark.parametrize("suffix", ["png", "jpg", "bmp", "gif", "webp", "ppm"])
 def test_common_formats(folder: Path, suffix: str) -> None:
     picture(folder / "dog" / f"2.{suffix}", mode="RGB", size=(8, 8), value=100)
-    assert abs(int(load(str(folder)).images[-1].mean()) - 100) <= 1
+    assert abs(int(load(str(folder), channels=3).images[-1].mean()) - 100) <= 1
 
 
-def test_one_colour_file_makes_all_colour(folder: Path) -> None:
+def test_one_odd_file_does_not_decide_the_colour_of_all(folder: Path) -> None:
     picture(folder / "dog" / "2.png", mode="RGB", value=4)
-    images = load(str(folder)).images
+    with pytest.raises(DataLensError, match=r"1 of 4 pictures in .*pets are in colour.*--grey"):
+        load(str(folder))
+    images = load(str(folder), channels=3).images
     assert images.shape == (4, 3, 8, 8)
     assert images[:, :, 0, 0].tolist() == [[2] * 3, [3] * 3, [1] * 3, [4] * 3]
+    assert load(str(folder), channels=1).images[:, 0, 0, 0].tolist() == [2, 3, 1, 4]
+    picture(folder / "cat" / "1.png", mode="RGB", value=2)
+    assert (load(str(folder)).images == images).all()  # half of them
+    with pytest.raises(DataLensError, match=r"channels must be 1 \(grey\) or 3 \(colour\), got 2"):
+        load(str(folder), channels=2)
+
+
+def test_colour_is_declared_of_pictures_alone() -> None:
+    with pytest.raises(DataLensError, match="digits is grey or colour as it is"):
+        load("digits", channels=3)
+
+
+def test_a_train_folder_without_a_test_folder_is_asked_about(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        for name in ("a", "b"):
+            picture(tmp_path / "pets" / split / name / "1.png")
+    for split in ("train", "test"):
+        with pytest.raises(DataLensError, match=r"pets has train/ but no test/"):
+            load(str(tmp_path / "pets"), split=split)  # type: ignore[arg-type]
+    assert load(str(tmp_path / "pets" / "train")).public.n_records == 2
 
 
 @pytest.mark.parametrize("mode, channels", [("LA", 1), ("1", 1), ("RGBA", 3), ("P", 3)])

@@ -140,14 +140,19 @@ def test_colour_sizes_and_plain_bytes(tmp_path: Path) -> None:
     rows = pa.table({"img": images, "labels": [0, 1, 1]})
     pq.write_table(rows, tmp_path / "own.parquet")
     with pytest.raises(DataLensError, match="--classes"):
-        load(str(tmp_path / "own.parquet"))
-    records = load(str(tmp_path / "own.parquet"), n_classes=2)
+        load(str(tmp_path / "own.parquet"), channels=3)
+    with pytest.raises(DataLensError, match=r"1 of 3 pictures in .*own.parquet are in colour"):
+        load(str(tmp_path / "own.parquet"), n_classes=2)
+    records = load(str(tmp_path / "own.parquet"), n_classes=2, channels=3)
     assert records.images[:, :, 0, 0].tolist() == [[1] * 3, [2] * 3, [3] * 3]
+    grey = load(str(tmp_path / "own.parquet"), n_classes=2, channels=1)
+    assert grey.images[:, 0, 0, 0].tolist() == [1, 2, 3]
     rows = pa.table({"img": [*images, packed(4, size=(30, 20))], "labels": [0, 1, 1, 0]})
     pq.write_table(rows, tmp_path / "own.parquet")
     with pytest.raises(DataLensError, match=r"img 3 of .*20x30.*--image-size"):
         load(str(tmp_path / "own.parquet"), n_classes=2)
-    assert load(str(tmp_path / "own.parquet"), n_classes=2, image_size=9).public.shape[1:] == (9, 9)
+    small = load(str(tmp_path / "own.parquet"), n_classes=2, image_size=9, channels=3)
+    assert small.public.shape == (3, 9, 9)
 
 
 @pytest.mark.parametrize(

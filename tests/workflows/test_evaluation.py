@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from datalens.data import load
 from datalens.utility.accuracy import judged_accuracy
@@ -15,6 +16,7 @@ from datalens.utility.membership import attacked
 from datalens.utility.nearest import nearest
 from datalens.workflows import cache, evaluation
 from datalens.workflows.cache import Cache
+from datalens.workflows.runs import load_run
 
 OLD = {"accuracy", "accuracy_spread", "accuracy_best_on_test", "per_class", "seeds", "per_seed"}
 OLD |= {"synthetic", "on", "synthetic_images", "test_images"}
@@ -119,6 +121,46 @@ def test_it_is_said_when_a_run_is_tested_on_what_it_has_learned_from(
         said, words = f"those that {command} has learned from", ("evaluate", command, *own, *quick)
         assert said in run(*words, "--json").json["notes"][-1] and said in run(*words).out
     assert run("evaluate", "classify", "--on", "digits", "--json").json["notes"] == []
+
+
+def test_pictures_are_taken_in_the_colour_of_the_run(run: Any, tmp_path: Path) -> None:
+    """One test picture is in colour; the run, and what it is judged by, is grey."""
+    digits = load("digits")
+    for number in range(240):
+        split = "train" if number < 160 else "test"
+        folder = tmp_path / "own" / split / str(digits.labels[number] % 2)
+        folder.mkdir(parents=True, exist_ok=True)
+        shade = Image.fromarray(digits.images[number, 0])
+        shade.convert("RGB" if number == 239 else "L").save(folder / f"{number}.png")
+    fit = ("fit", "own", "--image-size", 8, "--epsilon", 9, "--method", "class-gaussian")
+    assert run(*fit, "--out", "r").code == 0
+    found = run("evaluate", "r", "--on", "own", "--quick", "--json")
+    assert found.code == 0 and found.json["test_images"] == 80
+    refused = run("evaluate", "own/train", "--on", "own", "--image-size", 8, "--quick")
+    assert refused.code == 2 and "1 of 80 pictures in own are in colour" in refused.err
+    assert run(*fit, "--colour", "--out", "c").code == 0
+    assert load_run(tmp_path / "c").shape == (3, 8, 8)
+
+
+def test_pictures_from_files_are_resized_as_real_ones_are(run: Any, tmp_path: Path) -> None:
+    digits = load("digits", split="test")
+    for number, image in enumerate(digits.images[:60, 0]):
+        folder = tmp_path / "drawn" / str(number % 10)
+        folder.mkdir(parents=True, exist_ok=True)
+        side = 8 + number % 3
+        Image.fromarray(image).resize((side, side)).save(folder / f"{number}.png")
+    assert "--image-size" in run("evaluate", "drawn", "--on", "digits", "--quick").err
+    words = ("evaluate", "drawn", "--on", "digits", "--image-size", 8, "--quick", "--json")
+    assert run(*words).json["synthetic_images"] == 60
+
+
+def test_another_number_of_classes_is_said_plainly(run: Any, tmp_path: Path) -> None:
+    for name in ("1", "2", "3"):
+        folder = tmp_path / "three" / name
+        folder.mkdir(parents=True)
+        Image.new("L", (8, 8)).save(folder / "a.png")
+    refused = run("evaluate", "three", "--on", "digits")
+    assert refused.code == 2 and "three has 3 classes and digits has 10" in refused.err
 
 
 def test_splits_of_different_shapes_are_refused(run: Any, tmp_path: Path) -> None:

@@ -5,16 +5,26 @@ from datalens.data.catalogue import (
     catalogue,
     describe,
     fingerprint,
+    holds_pictures,
     is_folder,
     load,
     load_unlabelled,
 )
-from datalens.data.records import Keep, NoTestSplit, Positions, PublicFacts, Records, Split
+from datalens.data.records import (
+    Keep,
+    NoClasses,
+    NoTestSplit,
+    Positions,
+    PublicFacts,
+    Records,
+    Split,
+)
 from datalens.data.shards import Shards, deal, shard_size
 
 __all__ = [
     "Description",
     "Keep",
+    "NoClasses",
     "NoTestSplit",
     "Positions",
     "PublicFacts",
@@ -25,6 +35,7 @@ __all__ = [
     "deal",
     "describe",
     "fingerprint",
+    "holds_pictures",
     "is_folder",
     "load",
     "load_unlabelled",

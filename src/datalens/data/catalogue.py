@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,22 +70,32 @@ def load(
     data_dir: Path | None = None,
     image_size: int | None = None,
     n_classes: int | None = None,
+    channels: int | None = None,
     keep: Keep | None = None,
 ) -> Records:
     """Records of a data set by name, of an NPZ file, of a folder of class folders, or of a table
     of images as Hugging Face stores it.
 
     A name goes before a path: a folder that is called mnist is `./mnist` or `Path("mnist")`.
-    With `keep`, only those records are held that it names, given the public facts.
+    With `keep`, only those records are held that it names, given the public facts. Pictures in a
+    folder or table are turned grey or RGB by `channels` of 1 or 3.
     """
     if split not in ("train", "test"):
         raise DataLensError(f"split must be train or test, got {split!r}.")
+    if channels is not None and not holds_pictures(source):
+        raise DataLensError(
+            f"{source} is grey or colour as it is: leave out --grey and --colour (channels=), "
+            "which are for pictures in a folder or table."
+        )
     if isinstance(source, str) and source in _ENTRIES:
         entry = _entry(source, data_dir)
         declared_classes(n_classes, entry.class_names)
         return entry.load(split, data_dir, image_size, keep)
     path = _path(source)
-    return _reader(path)(path, split=split, n_classes=n_classes, image_size=image_size, keep=keep)
+    given: dict[str, Any] = {"n_classes": n_classes, "image_size": image_size, "keep": keep}
+    if channels is not None:
+        given["channels"] = channels
+    return _reader(path)(path, split=split, **given)
 
 
 def load_unlabelled(
@@ -124,6 +134,12 @@ def is_folder(source: str | Path) -> bool:
     """Whether these are pictures in a folder of class folders."""
     named = isinstance(source, str) and source in _ENTRIES
     return not named and _reader(_path(source)) is load_folder
+
+
+def holds_pictures(source: str | Path) -> bool:
+    """Whether these are pictures in files or in a table, each grey or in colour."""
+    named = isinstance(source, str) and source in _ENTRIES
+    return not named and _reader(_path(source)) is not load_npz
 
 
 def _files(source: str | Path, split: Split, data_dir: Path | None) -> _Files:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, ImageOps
 
-from datalens.data.limits import MAX_PACKED, MAX_PIXELS
+from datalens.data.limits import CHANNELS, MAX_PACKED, MAX_PIXELS
 from datalens.data.resizing import resize_picture
 from datalens.errors import DataLensError
 
@@ -65,19 +65,46 @@ def shape_of_picture(picture: Picture, image_size: int | None) -> Shape:
     return 1 if mode in _GREY else 3, height, width
 
 
+def channels_of(where: Path, pictures: int, in_colour: int, declared: int | None) -> int:
+    """1 for grey, 3 for colour: what the user says, else as all pictures are, or most.
+
+    How many channels there are is published, so a few odd files must not decide it: a grey one
+    among colour pictures is common and makes no difference, a colour one among grey ones asks.
+    """
+    if declared is not None:
+        check_channels(declared)
+        return declared
+    if 0 < 2 * in_colour < pictures:
+        raise DataLensError(
+            f"{in_colour:,} of {pictures:,} pictures in {where} are in colour: say with --grey or "
+            "--colour (channels=1 or 3) what all are to be taken for."
+        )
+    return 3 if in_colour else 1
+
+
+def check_channels(declared: int) -> None:
+    if declared not in CHANNELS:
+        raise DataLensError(f"channels must be 1 (grey) or 3 (colour), got {declared!r}.")
+
+
 def decoded(
-    pictures: Sequence[Picture], shape: Shape, image_size: int | None
+    pictures: Sequence[Picture], shape: Shape, image_size: int | None, *, declared: bool = False
 ) -> npt.NDArray[np.uint8]:
     """Images (n, channels, height, width), grey ones in colour if that is their data set's."""
     images = np.empty((len(pictures), *shape), dtype=np.uint8)
     for row, picture in enumerate(pictures):
-        images[row] = decode(picture, shape, image_size)
+        images[row] = decode(picture, shape, image_size, declared=declared)
     return images
 
 
-def decode(picture: Picture, shape: Shape, image_size: int | None) -> npt.NDArray[np.uint8]:
-    """One image of this height and width, and of at most so many channels."""
-    pixels = _pixels(picture, None, image_size)
+def decode(
+    picture: Picture, shape: Shape, image_size: int | None, *, declared: bool = False
+) -> npt.NDArray[np.uint8]:
+    """One image of this height and width, and of at most so many channels.
+
+    If the channels are `declared`, it is turned grey where that is what they are.
+    """
+    pixels = _pixels(picture, "L" if declared and shape[0] == 1 else None, image_size)
     if pixels.shape[0] > shape[0] or pixels.shape[1:] != shape[1:]:
         raise DataLensError(f"{picture.name} is not what its header says: save it anew.")
     return pixels

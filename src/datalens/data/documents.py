@@ -51,7 +51,8 @@ def reading(file: Path) -> Iterator[Path]:
     except DataLensError as error:
         if str(file) in str(error):
             raise
-        raise DataLensError(f"{file}: {error}") from None
+        error.args = (f"{file}: {error}",)
+        raise
     except Exception as error:  # parsers of broken files raise almost anything
         raise DataLensError(f"{file} cannot be read ({brief(error)}).") from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from datalens.data.decoding import Picture, brought_to, decoded, shape_of_picture
+from datalens.data.decoding import Picture, brought_to, channels_of, decoded, shape_of_picture
 from datalens.data.records import (
     Keep,
     NoTestSplit,
@@ -33,13 +33,14 @@ def load_folder(
     split: Split = "train",
     n_classes: int | None = None,
     image_size: int | None = None,
+    channels: int | None = None,
     keep: Keep | None = None,
 ) -> Records:
     """Records of `folder/<class>/<image>`, or of `folder/train/...` and `folder/test/...`.
 
-    Images are grey if every file is, else RGB; transparency is dropped, and of an animation
-    the first frame counts. Without `image_size` all must have one size. With `keep`, only the
-    wanted files are decoded; of the others the header is read.
+    Images are grey (1) or RGB (3) as `channels` says, else as the files are; transparency is
+    dropped, and of an animation the first frame counts. Without `image_size` all must have one
+    size. With `keep`, only the wanted files are decoded; of the others the header is read.
     """
     if image_size is not None:
         check_image_size(image_size)
@@ -48,16 +49,18 @@ def load_folder(
     shapes = [shape_of_picture(picture, image_size) for picture in pictures]
     for file, shape in zip(files, shapes, strict=True):
         _check_same_size(file, shapes[0], shape)
-    channels, (height, width) = max(shape[0] for shape in shapes), shapes[0][1:]
+    in_colour = sum(shape[0] == 3 for shape in shapes)
+    own, (height, width) = channels_of(folder, len(files), in_colour, channels), shapes[0][1:]
     ahead = PublicFacts(
         name=folder.resolve().name,
         n_records=len(files),
-        shape=(channels, height, width),
+        shape=(own, height, width),
         class_names=declared_classes(n_classes, names),
         why=_WHY,
     )
     positions = np.arange(len(files)) if keep is None else keep(ahead)
-    images = decoded([pictures[position] for position in positions], ahead.shape, image_size)
+    wanted = [pictures[position] for position in positions]
+    images = decoded(wanted, ahead.shape, image_size, declared=channels is not None)
     return Records.from_arrays(
         images,
         labels,
@@ -127,6 +130,11 @@ def _split_folders(folder: Path, split: Split) -> tuple[Path, Path]:
     train, test = folder / "train", folder / "test"
     if train.is_dir() and test.is_dir():
         return train, {"train": train, "test": test}[split]
+    if train.is_dir() and any(child.is_dir() for child in visible(train)):
+        raise DataLensError(
+            f"{folder} has train/ but no test/: call the folder with the test data test/, or name "
+            f"{train} itself."
+        )
     if split == "test":
         raise NoTestSplit(
             f"{folder} has no test data: divide it into train/ and test/, each with the class "
@@ -147,7 +155,10 @@ def _class_folders(folder: Path) -> list[Path]:
     children = [child for child in visible(folder) if child.name not in _BESIDE]
     for child in children:
         if not child.is_dir():
-            raise DataLensError(f"{child} lies outside the class folders: move it into one.")
+            raise DataLensError(
+                f"{child} lies outside the class folders: remove it, or move it into one if it is "
+                "an image."
+            )
     return children
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from datalens.data.decoding import Picture, Shape, decode, shape_of_picture
+from datalens.data.decoding import Picture, Shape, channels_of, decode, shape_of_picture
 from datalens.data.documents import read_json, reading
 from datalens.data.limits import MAX_PACKED
 from datalens.data.records import (
@@ -52,6 +52,7 @@ def load_hugging_face(
     split: Split = "train",
     n_classes: int | None = None,
     image_size: int | None = None,
+    channels: int | None = None,
     keep: Keep | None = None,
 ) -> Records:
     """Records of a table with a column of packed images and one of whole numbers.
@@ -64,7 +65,8 @@ def load_hugging_face(
     files = table_files(path, split)
     columns = _columns(files)
     with reading(path):
-        n_records, shape = _count_and_shape(files, columns, image_size)
+        n_records, in_colour, size = _counted(files, columns, image_size)
+        shape = (channels_of(path, n_records, in_colour, channels), *size)
         ahead = PublicFacts(
             name=path.stem if path.is_file() else path.resolve().name,
             n_records=n_records,
@@ -80,7 +82,8 @@ def load_hugging_face(
         row_of = {int(position): row for row, position in enumerate(wanted)}
         for position, (picture, label) in enumerate(_rows(files, columns)):
             if (row := row_of.get(position)) is not None:
-                images[row], labels[row] = decode(picture, shape, image_size), label
+                images[row] = decode(picture, shape, image_size, declared=channels is not None)
+                labels[row] = label
         return Records(images=images, labels=labels, public=ahead, positions=positions)
 
 
@@ -188,16 +191,20 @@ def _class_names(feature: Any) -> tuple[str, ...] | None:
     return None
 
 
-def _count_and_shape(
-    files: list[Path], columns: _Columns, image_size: int | None
-) -> tuple[int, Shape]:
-    """How many images there are, counted, and the shape that all will have."""
+class _Counted(NamedTuple):
+    images: int
+    in_colour: int
+    size: tuple[int, int]
+    """Height and width that all will have."""
+
+
+def _counted(files: list[Path], columns: _Columns, image_size: int | None) -> _Counted:
     first: Shape | None = None
-    count, channels = 0, 1
+    count, in_colour = 0, 0
     for picture in _pictures(files, columns):
         shape = shape_of_picture(picture, image_size)
         first = first or shape
-        count, channels = count + 1, max(channels, shape[0])
+        count, in_colour = count + 1, in_colour + (shape[0] == 3)
         if shape[1:] != first[1:]:
             raise DataLensError(
                 f"{picture.name} has {shape[1]}x{shape[2]} pixels, but the first image has "
@@ -205,7 +212,7 @@ def _count_and_shape(
             )
     if first is None:
         raise DataLensError("it has no rows.")
-    return count, (channels, first[1], first[2])
+    return _Counted(count, in_colour, first[1:])
 
 
 def _pictures(files: list[Path], columns: _Columns) -> Iterator[Picture]:

@@ -34,6 +34,10 @@ class NoTestSplit(DataLensError):
     """The source has training data only."""
 
 
+class NoClasses(DataLensError):
+    """The source does not name its classes, and nobody has said how many there are."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PublicFacts:
     """What anyone may know about a data set without costing its records any privacy.
@@ -256,7 +260,7 @@ def declared_classes(n_classes: int | None, class_names: tuple[str, ...] | None)
             )
         return tuple(str(name) for name in class_names)
     if n_classes is None:
-        raise DataLensError(
+        raise NoClasses(
             "the number of classes must be declared with --classes (n_classes= or class_names=), "
             "because counting them in the labels would publish a private fact."
         )

@@ -115,7 +115,9 @@ def evaluate_synthetic(
     inception = Inception.read(features) if features is not None else None
     tested = source.tested()
     real = Real.of(source, tested)
-    images, labels = samples_of(synthetic, real.test.public, at_most=effort.judged)
+    images, labels = samples_of(
+        synthetic, real.test.public, at_most=effort.judged, image_size=source.image_size
+    )
     check_fits(images, labels, real.test)
     notes = [NO_TEST_SPLIT.format(source.name)] if tested.whole else []
     notes += [ITS_OWN.format(synthetic)] if learned_from(synthetic, tested) else []

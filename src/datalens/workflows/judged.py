@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens.classifiers.simple import subset
-from datalens.data import PublicFacts, load
+from datalens.data import NoClasses, PublicFacts, load
 from datalens.data.documents import reading
 from datalens.errors import DataLensError
 from datalens.synthesizers.learner import AnyLearner, read_config
@@ -22,20 +22,28 @@ def is_run(synthetic: Path) -> bool:
 
 
 def sized_as(synthetic: Path, source: Source) -> Source:
-    """With a folder's pictures of the size that a run has."""
+    """With pictures of the size and colour that a run has."""
     if not is_run(synthetic):
         return source
     with reading(synthetic / "config.toml"):
         return source.as_in(read_config(synthetic))
 
 
-def samples_of(synthetic: Path, real: PublicFacts, *, at_most: int) -> tuple[Images, Labels]:
-    """Drawn from a run, or what a file or folder holds: the same at each call."""
+def samples_of(
+    synthetic: Path, real: PublicFacts, *, at_most: int, image_size: int | None = None
+) -> tuple[Images, Labels]:
+    """Drawn from a run, or what a file or folder holds: the same at each call.
+
+    With an `image_size` what is not drawn is brought to it, as real images are.
+    """
     if is_run(synthetic):
         run = load_run(synthetic)
         check_classes(synthetic, run.class_names, real)
         return run.sample(at_most, seed=0)
-    found = load(synthetic, n_classes=real.n_classes)
+    try:
+        found = load(synthetic, image_size=image_size)
+    except NoClasses:
+        found = load(synthetic, image_size=image_size, n_classes=real.n_classes)
     check_classes(synthetic, found.public.class_names, real)
     chosen = subset(len(found.labels), at_most, seed=0)
     return found.images[chosen], found.labels[chosen]

@@ -4,7 +4,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from datalens.data import Keep, NoTestSplit, Records, Split, fingerprint, is_folder, load
+from datalens.data import (
+    Keep,
+    NoTestSplit,
+    Records,
+    Split,
+    fingerprint,
+    holds_pictures,
+    is_folder,
+    load,
+)
 from datalens.ensemble import Ranks
 from datalens.synthesizers.learner import AnyLearner
 
@@ -30,8 +39,12 @@ class Source:
     image_size: int | None = None
     """Pixels a side, as the user says."""
     n_classes: int | None = None
+    colour: bool | None = None
+    """Whether pictures in files or a table are taken in colour, as the user says."""
     folder_size: int | None = FOLDER_SIZE
     """Pixels a side of a folder's pictures where the user says nothing; None: their own."""
+    usual_channels: int | None = None
+    """Those of pictures where the user says nothing; None: their own."""
 
     @property
     def options(self) -> str:
@@ -41,7 +54,9 @@ class Source:
             "--image-size": self.image_size,
             "--classes": self.n_classes,
         }
-        return "".join(f" {name} {value}" for name, value in told.items() if value is not None)
+        shade = {None: "", True: " --colour", False: " --grey"}[self.colour]
+        values = (f" {name} {value}" for name, value in told.items() if value is not None)
+        return "".join(values) + shade
 
     @property
     def size(self) -> int | None:
@@ -50,10 +65,18 @@ class Source:
             return self.folder_size
         return self.image_size
 
+    @property
+    def channels(self) -> int | None:
+        """1 or 3, which pictures are turned to; None where they stay as they are."""
+        if self.colour is None:
+            return self.usual_channels if holds_pictures(self.name) else None
+        return 3 if self.colour else 1
+
     def as_in(self, config: dict[str, Any]) -> "Source":
-        """With a folder's pictures of the size that a run has, by its configuration."""
-        _, height, width = config["data"]["shape"]
-        return replace(self, folder_size=height if height == width else None)
+        """With pictures of the size and colour that a run has, by its configuration."""
+        channels, height, width = config["data"]["shape"]
+        size = height if height == width else None
+        return replace(self, folder_size=size, usual_channels=channels)
 
     def records(self, split: Split = "train", keep: Keep | None = None) -> Records:
         return load(
@@ -62,6 +85,7 @@ class Source:
             data_dir=self.data_dir,
             image_size=self.size,
             n_classes=self.n_classes,
+            channels=self.channels,
             keep=keep,
         )
 

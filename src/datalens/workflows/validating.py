@@ -50,7 +50,8 @@ def validate(
         )
     records = held_out.records
     name = ledger_name_for(records.public.name) + ("" if held_out.whole else "-test")
-    validation = Validation(_teacher(synthetic, records), epsilon=epsilon)
+    teacher = _teacher(synthetic, records, source.image_size)
+    validation = Validation(teacher, epsilon=epsilon)
     validation.resolve(records.public)  # what can be wrong is wrong before this point
     try:
         folder.mkdir(parents=True)  # nothing is bought that could not be kept
@@ -80,13 +81,15 @@ def _refuse_what_is_not_public(synthetic: Path, source: Source) -> None:
         raise DataLensError(VERY_RECORDS.format(synthetic, source.name))
 
 
-def _teacher(synthetic: Path, records: Records) -> Callable[[], PublicClassifier]:
+def _teacher(
+    synthetic: Path, records: Records, image_size: int | None
+) -> Callable[[], PublicClassifier]:
     """Makes the classifier from public things; records are looked at only to refuse them."""
     public = records.public
     if holds_classifier(synthetic):
         classifier = _private_classifier(synthetic, public)
         return lambda: classifier
-    images, labels = samples_of(synthetic, public, at_most=JUDGED_IMAGES)
+    images, labels = samples_of(synthetic, public, at_most=JUDGED_IMAGES, image_size=image_size)
     check_fits(images, labels, records)
     published = is_run(synthetic)  # of a file, only its owner knows whether it may be
     if not published and _digests(images) <= _digests(records.images):

@@ -10,6 +10,7 @@ from datalens.workflows.commands.fit import check_protection, free_name, print_c
 from datalens.workflows.commands.options import (
     NOT_PRIVATE,
     Classes,
+    Colour,
     DataDir,
     ImageSize,
     Json,
@@ -39,6 +40,7 @@ def classify(
     accountant: Annotated[str | None, typer.Option(help="pld, certified or paper.")] = None,
     classes: Classes = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
     ledger: Annotated[
         str | None, typer.Option(help="That pays; else named after the data.")
     ] = None,
@@ -55,7 +57,9 @@ def classify(
     from datalens.workflows.fitting import fit_run, make_classifier, resume_run
     from datalens.workflows.source import Source
 
-    source = Source(name=dataset, data_dir=data_dir, image_size=image_size, n_classes=classes)
+    source = Source(
+        name=dataset, data_dir=data_dir, image_size=image_size, colour=colour, n_classes=classes
+    )
     check_protection(method, seed=seed, not_private=not_private, resumed=resume)
     given = {
         "epsilon": epsilon,

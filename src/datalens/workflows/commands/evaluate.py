@@ -9,6 +9,7 @@ from rich.console import Console
 from datalens.errors import DataLensError
 from datalens.workflows.commands.options import (
     Classes,
+    Colour,
     DataDir,
     ImageSize,
     Json,
@@ -49,6 +50,7 @@ def evaluate(
     data_dir: DataDir = None,
     classes: Classes = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
     as_json: Json = False,
 ) -> None:
     """Classifiers learn from synthetic images and are tested on real ones; and how images look.
@@ -68,7 +70,8 @@ def evaluate(
     from datalens.workflows.source import Source
 
     source = sized_as(
-        synthetic, Source(name=on, data_dir=data_dir, image_size=image_size, n_classes=classes)
+        synthetic,
+        Source(name=on, data_dir=data_dir, image_size=image_size, colour=colour, n_classes=classes),
     )
     special = seeds != 1 or quick or everything or features is not None
     if quick and everything:

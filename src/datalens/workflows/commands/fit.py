@@ -10,6 +10,7 @@ from datalens.errors import DataLensError
 from datalens.workflows.commands.options import (
     NOT_PRIVATE,
     Classes,
+    Colour,
     DataDir,
     ImageSize,
     Json,
@@ -70,6 +71,7 @@ def fit(
     label_prior: Annotated[str | None, typer.Option(help="uniform or bought.")] = None,
     classes: Classes = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
     ledger: Annotated[
         str | None, typer.Option(help="That pays; else named after the data.")
     ] = None,
@@ -100,7 +102,9 @@ def fit(
     from datalens.workflows.tensorboard import Board
     from datalens.workflows.watch.server import serving
 
-    source = Source(name=dataset, data_dir=data_dir, image_size=image_size, n_classes=classes)
+    source = Source(
+        name=dataset, data_dir=data_dir, image_size=image_size, colour=colour, n_classes=classes
+    )
     check_protection(method, seed=seed, not_private=not_private, resumed=resume)
     given = {
         "epsilon": epsilon,

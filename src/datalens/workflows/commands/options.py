@@ -15,6 +15,10 @@ DataDir = Annotated[Path | None, typer.Option(help="Where data sets lie (else DA
 ImageSize = Annotated[
     int | None, typer.Option(help="Resize to this many pixels square; a folder: 64.")
 ]
+Colour = Annotated[
+    bool | None,
+    typer.Option("--colour/--grey", help="Of pictures in files or a table; else as they are."),
+]
 Classes = Annotated[int | None, typer.Option(help="Number of classes; public by your word.")]
 Seed = Annotated[int | None, typer.Option(help="Reproducible; needs --not-private.")]
 NotPrivate = Annotated[

@@ -10,6 +10,7 @@ from datalens.errors import DataLensError, printable
 from datalens.workflows.commands.options import (
     NOT_PRIVATE,
     Classes,
+    Colour,
     DataDir,
     ImageSize,
     Json,
@@ -112,6 +113,7 @@ def audit(
     data_dir: DataDir = None,
     classes: Classes = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
     out: Annotated[Path | None, typer.Option(help="Also write the figures to FILE.json.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -126,7 +128,9 @@ def audit(
         raise DataLensError("--run and --on go together: a run, and the data it was trained on.")
     target = None
     if run is not None and on is not None:
-        source = Source(name=on, data_dir=data_dir, image_size=image_size, n_classes=classes)
+        source = Source(
+            name=on, data_dir=data_dir, image_size=image_size, colour=colour, n_classes=classes
+        )
         target = (run, sized_as(run, source))
     try:
         result = run_audit(trials=trials, runs=runs, samples_of=target, out=out)

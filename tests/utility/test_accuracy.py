@@ -25,6 +25,9 @@ def test_simple_classifiers_learn_and_shuffled_labels_teach_nothing(
     train, test = digits
     found = judged_accuracy(train.images, train.labels, test, classifier=name, seeds=[0, 1])
     assert found.accuracy > 0.85 and found.accuracy_best_on_test is None
+    by_chance = name == "random-forest"
+    assert len(found.seeds) == len(found.per_seed) == 1 + by_chance
+    assert (found.accuracy_spread is not None) is by_chance
     mixed = np.random.default_rng(0).permutation(train.labels)
     assert judged_accuracy(train.images, mixed, test, classifier=name).accuracy < 0.3
 
@@ -109,3 +112,14 @@ def test_a_domain_classifier_survives_its_file(digits: tuple[Records, Records]) 
     assert shares.sum(1) == pytest.approx(np.ones(397))
     assert np.mean(shares.argmax(1) == test.labels) == first.tested(test).accuracy
     assert first.tested(test).learned_from == 200
+
+
+def test_seeds_count_where_they_draw_the_images(
+    digits: tuple[Records, Records], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datalens.utility.accuracy.MOST_IMAGES", 200)
+    train, test = digits
+    found = judged_accuracy(
+        train.images, train.labels, test, classifier="logistic-regression", seeds=[0, 1]
+    )
+    assert found.per_seed[0] != found.per_seed[1] and found.accuracy_spread

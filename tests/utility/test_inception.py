@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import save_file
 
 from datalens.data import load
@@ -14,6 +15,7 @@ from datalens.utility.inception import Inception
 from datalens.utility.measures import measured
 
 Layers = dict[str, tuple[int, int, int, int]]
+Margin = int | tuple[int, int]
 
 
 def block(name: str, **layers: tuple[int, int] | tuple[int, int, int, int]) -> Layers:
@@ -137,6 +139,95 @@ def test_every_layer_has_a_part_in_the_features(
     assert seen == [(1, 1)]
     assert found.shape == (1, 2048) and np.isfinite(found).all()
     assert used == set(LAYERS)
+
+
+def written_out(w: dict[str, torch.Tensor], images: np.ndarray, tensorflow: bool) -> np.ndarray:
+    """The published network once more, layer by layer, with every stride and margin as a number."""
+    counts = torch.ones(1, 1, 3, 3)
+
+    def conv(x: torch.Tensor, name: str, stride: int = 1, margin: Margin = 0) -> torch.Tensor:
+        x = F.conv2d(x, w[f"{name}.conv.weight"], None, stride, margin)
+        mean, variance = w[f"{name}.bn.running_mean"], w[f"{name}.bn.running_var"]
+        scale, shift = w[f"{name}.bn.weight"], w[f"{name}.bn.bias"]
+        return F.batch_norm(x, mean, variance, scale, shift, False, 0.0, 1e-3).clamp(min=0)
+
+    def averages(x: torch.Tensor) -> torch.Tensor:
+        flat = x.reshape(-1, 1, *x.shape[2:])
+        inside = F.conv2d(torch.ones_like(flat), counts, padding=1) if tensorflow else 9.0
+        return (F.conv2d(flat, counts, padding=1) / inside).reshape(x.shape)
+
+    def a(x: torch.Tensor, n: str) -> torch.Tensor:
+        five = conv(conv(x, f"{n}.branch5x5_1"), f"{n}.branch5x5_2", margin=2)
+        three = conv(conv(x, f"{n}.branch3x3dbl_1"), f"{n}.branch3x3dbl_2", margin=1)
+        three = conv(three, f"{n}.branch3x3dbl_3", margin=1)
+        pooled = conv(averages(x), f"{n}.branch_pool")
+        return torch.cat([conv(x, f"{n}.branch1x1"), five, three, pooled], 1)
+
+    def c(x: torch.Tensor, n: str) -> torch.Tensor:
+        once, twice = conv(x, f"{n}.branch7x7_1"), conv(x, f"{n}.branch7x7dbl_1")
+        once = conv(once, f"{n}.branch7x7_2", margin=(0, 3))
+        once = conv(once, f"{n}.branch7x7_3", margin=(3, 0))
+        for layer, margin in ((2, (3, 0)), (3, (0, 3)), (4, (3, 0)), (5, (0, 3))):
+            twice = conv(twice, f"{n}.branch7x7dbl_{layer}", margin=margin)
+        pooled = conv(averages(x), f"{n}.branch_pool")
+        return torch.cat([conv(x, f"{n}.branch1x1"), once, twice, pooled], 1)
+
+    def e(x: torch.Tensor, n: str, pooled: torch.Tensor) -> torch.Tensor:
+        once = conv(x, f"{n}.branch3x3_1")
+        twice = conv(conv(x, f"{n}.branch3x3dbl_1"), f"{n}.branch3x3dbl_2", margin=1)
+        parts = [conv(x, f"{n}.branch1x1")]
+        for source, name in ((once, "branch3x3_2"), (twice, "branch3x3dbl_3")):
+            parts.append(conv(source, f"{n}.{name}a", margin=(0, 1)))
+            parts.append(conv(source, f"{n}.{name}b", margin=(1, 0)))
+        return torch.cat([*parts, conv(pooled, f"{n}.branch_pool")], 1)
+
+    x = (torch.from_numpy(enlarged(images)) / 255 - 0.5) / 0.5
+    x = conv(x.float(), "Conv2d_1a_3x3", stride=2)
+    x = conv(conv(x, "Conv2d_2a_3x3"), "Conv2d_2b_3x3", margin=1)
+    x = conv(conv(F.max_pool2d(x, 3, 2), "Conv2d_3b_1x1"), "Conv2d_4a_3x3")
+    x = F.max_pool2d(x, 3, 2)
+    for name in ("Mixed_5b", "Mixed_5c", "Mixed_5d"):
+        x = a(x, name)
+    double = conv(conv(x, "Mixed_6a.branch3x3dbl_1"), "Mixed_6a.branch3x3dbl_2", margin=1)
+    double = conv(double, "Mixed_6a.branch3x3dbl_3", stride=2)
+    single = conv(x, "Mixed_6a.branch3x3", stride=2)
+    x = torch.cat([single, double, F.max_pool2d(x, 3, 2)], 1)
+    for name in ("Mixed_6b", "Mixed_6c", "Mixed_6d", "Mixed_6e"):
+        x = c(x, name)
+    single = conv(conv(x, "Mixed_7a.branch3x3_1"), "Mixed_7a.branch3x3_2", stride=2)
+    double = conv(conv(x, "Mixed_7a.branch7x7x3_1"), "Mixed_7a.branch7x7x3_2", margin=(0, 3))
+    double = conv(double, "Mixed_7a.branch7x7x3_3", margin=(3, 0))
+    double = conv(double, "Mixed_7a.branch7x7x3_4", stride=2)
+    x = torch.cat([single, double, F.max_pool2d(x, 3, 2)], 1)
+    x = e(x, "Mixed_7b", averages(x))
+    x = e(x, "Mixed_7c", F.max_pool2d(x, 3, 1, 1) if tensorflow else averages(x))
+    return x.flatten(2).mean(2).numpy()
+
+
+def enlarged(images: np.ndarray) -> np.ndarray:
+    """To 299x299 in three colours: between the centres of pixels, straight lines."""
+    side = images.shape[-1]
+    at = np.clip((np.arange(299) + 0.5) * side / 299 - 0.5, 0, side - 1)
+    weight = np.maximum(0, 1 - np.abs(at[:, None] - np.arange(side)))
+    grey = np.einsum("yi,ncij,xj->ncyx", weight, images.astype(float), weight)
+    return np.broadcast_to(grey, (len(images), 3, 299, 299)).copy()
+
+
+@pytest.mark.parametrize("classes", [1000, 1008])
+def test_the_features_are_those_of_the_network_written_out(
+    images: np.ndarray, classes: int
+) -> None:
+    chance, given = torch.Generator().manual_seed(3), weights(classes)
+    for name, weight in given.items():
+        if ".bn." in name:
+            given[name] = weight + torch.rand(weight.shape, generator=chance) / 5
+    found = Inception(given).features(images[:1])
+    expected, other = (written_out(given, images[:1], way) for way in (False, True))
+    if classes == 1008:
+        expected, other = other, expected
+    scale = np.abs(expected).max()
+    assert np.abs(found - expected).max() < 1e-4 * scale
+    assert np.abs(found - other).max() > 1e-2 * scale  # negative control: the other's pooling
 
 
 def test_weights_of_tensorflow_are_pooled_in_its_way(images: np.ndarray) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from datalens.errors import DataLensError
-from datalens.workflows.runs import holds_classifier, load_any
+from datalens.synthesizers.learner import read_config
+from datalens.workflows.runs import holds_classifier, load_any, refuse_figure
 
 PUBLISHED = ("config.toml", "ledger.json", "certificate.json")
 ALSO = ("samples.png", "report.html", "log.jsonl", "NOT-PRIVATE.txt")
@@ -16,6 +17,8 @@ def export(run: Path, out: Path) -> list[str]:
 
     Links are not followed: they could bring in a file from elsewhere.
     """
+    if (run / "config.toml").is_file():
+        refuse_figure(run, read_config(run).get("method"))
     product = "classifier" if holds_classifier(run) else "generator"
     whole = (*PUBLISHED, f"{product}.safetensors")
     missing = [name for name in whole if not (run / name).is_file()]

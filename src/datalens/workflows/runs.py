@@ -9,6 +9,7 @@ from datalens.errors import DataLensError
 from datalens.synthesizers import METHODS, Synthesizer
 from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
+from datalens.utility.validation import Validation
 
 
 def is_private(method: str) -> bool:
@@ -40,6 +41,7 @@ def load_any(run: Path) -> AnyLearner:
 
 def check_product(run: Path, method: Any, kinds: Mapping[str, type[AnyLearner]]) -> None:
     """Refuse a run whose product the command is not for, and name the commands that are."""
+    refuse_figure(run, method)
     if not isinstance(method, str) or method not in [*METHODS, *CLASSIFIERS]:
         raise DataLensError(f"{run} was made by an unknown method, {shown(method)}.")
     if method not in kinds:
@@ -47,6 +49,15 @@ def check_product(run: Path, method: Any, kinds: Mapping[str, type[AnyLearner]])
         if method in CLASSIFIERS:
             made, use = "a classifier", "classify, predict and evaluate"
         raise DataLensError(f"{run} is a run of {method}, which makes {made}; use datalens {use}.")
+
+
+def refuse_figure(run: Path, method: Any) -> None:
+    """What `evaluate --private-validation` has bought looks like a run, and is none."""
+    if method == Validation.method:
+        raise DataLensError(
+            f"{run} is a figure that was bought: publish the folder as it is, and let others check"
+            " it with datalens verify."
+        )
 
 
 def _method(run: Path, kinds: Mapping[str, type[AnyLearner]]) -> str:

@@ -190,11 +190,11 @@ def test_the_dashboard_follows_a_run(
             if finished:
                 page.wait("document.images[0].naturalWidth > 0")
             else:
-                assert page.ask("document.getElementById('epsilon').textContent") == "1.50"
+                assert page.ask("document.getElementById('epsilon').textContent") == "1.5"
                 assert page.ask("document.getElementById('done').textContent") == "1 of 4"
                 with (run / "log.jsonl").open("a") as log:
                     log.write('{"stage": "votes", "done": 2, "total": 4, "epsilon": 2.5}\n')
-                page.wait("document.getElementById('epsilon').textContent === '2.50'")
+                page.wait("document.getElementById('epsilon').textContent === '2.5'")
                 assert page.ask("document.querySelector('progress').value") == 2
                 page.wait("document.getElementById('left').textContent.endsWith(' s')")
             assert page.complaints() == []

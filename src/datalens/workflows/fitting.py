@@ -16,6 +16,7 @@ from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.planning.cautions import cautions
 from datalens.privacy.ledger import OverTheCap
+from datalens.privacy.rounding import rounded_up
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
@@ -248,7 +249,7 @@ def _caption(certificate: dict[str, Any]) -> str:
     caption = f"{certificate['method']} on {certificate['data']['name']}"
     if certificate["epsilon"]:
         spent = certificate["epsilon"][certificate["budget"]["accountant"]]
-        caption += f": epsilon {spent:.3g}, delta {certificate['delta']:g}"
+        caption += f": epsilon {rounded_up(spent, 3)}, delta {rounded_up(certificate['delta'], 6)}"
     if not certificate["private"]:
         why = "seeded" if certificate["noise"]["kind"] == "seeded" else "nothing was protected"
         caption = f"NOT PRIVATE ({why})  {caption}"

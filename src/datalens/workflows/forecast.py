@@ -14,6 +14,7 @@ from datalens.errors import DataLensError
 from datalens.planning.cautions import Caution
 from datalens.planning.planner import SHOWN, Option, Outlook, option
 from datalens.privacy.accountants import epsilon
+from datalens.privacy.rounding import up_to_places
 from datalens.synthesizers.plan import VotingPlan
 from datalens.workflows.bench.tables import Rows
 from datalens.workflows.curves import Panel, svg
@@ -105,7 +106,7 @@ def tables(found: Outlook, accountants: dict[str, str]) -> dict[str, Rows]:
         "Epsilon": (
             ["", *(accountants[name] for name in SHOWN)],
             [
-                [str(i), *(f"{each.epsilon[name]:.4f}" for name in SHOWN)]
+                [str(i), *(up_to_places(each.epsilon[name], 4) for name in SHOWN)]
                 for i, each in enumerate(found.options, 1)
             ],
         ),

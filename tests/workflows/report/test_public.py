@@ -16,8 +16,9 @@ import pytest
 from PIL import Image
 
 from datalens.privacy import recompute
+from datalens.privacy.rounding import rounded_up
 from datalens.workflows.report.charts import HEIGHT, WIDTH, chart, nice_steps
-from datalens.workflows.report.page import decimal, figure, odds
+from datalens.workflows.report.page import bound, decimal, figure, odds
 from datalens.workflows.report.public import write_report
 from datalens.workflows.report.words import RELEASES, _factor, right_at_most
 from datalens.workflows.runs import load_run
@@ -142,10 +143,12 @@ def test_the_words_say_what_the_certificate_says(made: Path, name: str) -> None:
     epsilon = certificate["epsilon"][certificate["budget"]["accountant"]]
     (factor,) = re.findall(r"at most ([\d,.]+) times as likely", text)
     assert float(factor.replace(",", "")) == pytest.approx(math.e**epsilon, rel=0.01)
-    assert f"epsilon {epsilon:.3g} {'by its' if name == 'model' else 'certified'}" in text
+    assert (
+        f"epsilon {rounded_up(epsilon, 3)} {'by its' if name == 'model' else 'certified'}" in text
+    )
     assert "a remainder of 1 in 100,000, which is delta" in text
     assert "Each of the 60 records" in text
-    assert f"as left blank, epsilon is {certificate['epsilon_replace']:.3g}." in text
+    assert f"as left blank, epsilon is {rounded_up(certificate['epsilon_replace'], 3)}." in text
     assert "images are of 8 by 8 pixels, grey" in text
     often = re.findall(r"be right at most ([\d.]+) % of the time", text)
     # a thousandth more than the closed form, which it rounds up
@@ -166,7 +169,7 @@ def test_the_best_guess_is_that_of_the_worst_mechanism(epsilon: float) -> None:
 
 
 def test_a_factor_can_be_read_however_large() -> None:
-    assert [_factor(n) for n in (0.0, 1.0, 10.0)] == ["1", "2.72", "22,026"]
+    assert [_factor(n) for n in (0.0, 1.0, 10.0)] == ["1", "2.72", "22,027"]
     assert _factor(10_000.0) == "10 to the power of 4,343"  # 10000 / ln 10 = 4342.9
     assert right_at_most(10_000.0, 1e-5) == 1
 
@@ -232,3 +235,11 @@ def test_numbers_as_people_write_them() -> None:
     assert [figure(n) for n in (0.98765, 12345.6, 3.0, 66)] == ["0.988", "12,346", "3", "66"]
     assert [decimal(n) for n in (1e-5, 0.25, 1e-9)] == ["0.00001", "0.25", "1e-09"]
     assert [odds(n) for n in (1e-5, 1e-310)] == ["1 in 100,000", "1e-310"]
+
+
+def test_bounds_are_rounded_up() -> None:
+    """Figures that the nearest would understate: 0.984, 12,345, 0.00003333, 1 in 60,002."""
+    assert [bound(n) for n in (0.98401, 12345.1, 3.0, 1e6)] == ["0.985", "12,346", "3", "1,000,000"]
+    assert decimal(1 / 30_000) == "0.000033334" and odds(1 / 60_001.6) == "1 in 60,001"
+    for epsilon in (0.001, 0.31, 1.0, 2.5, 6.99, 7.01, 20.0, 29.9):
+        assert float(_factor(epsilon).replace(",", "")) >= math.exp(epsilon)

@@ -211,14 +211,20 @@ def free_name(dataset: str, method: str, epsilon: float | None, *, private: bool
 
 def print_cost(result: dict[str, Any]) -> None:
     """What a run has spent."""
+    from datalens.privacy.rounding import rounded_up, up_to_places
+
     if not result["private"]:
         typer.echo(NOT_PRIVATE[result["noise"]])
     found = result["epsilon"]
-    words = [f"{found[name]:.4f} {word}" for name, word in ACCOUNTANTS.items() if name in found]
+    words = [
+        f"{up_to_places(found[name], 4)} {word}"
+        for name, word in ACCOUNTANTS.items()
+        if name in found
+    ]
     if words:
         typer.echo(
-            f"epsilon {', '.join(words)}; delta {result['delta']:g};"
-            f" {result['epsilon_replace']:.4f} if a record is replaced."
+            f"epsilon {', '.join(words)}; delta {rounded_up(result['delta'], 6)};"
+            f" {up_to_places(result['epsilon_replace'], 4)} if a record is replaced."
         )
     typer.echo(f"{result['releases']} releases in {result['seconds']:.0f} s.")
 

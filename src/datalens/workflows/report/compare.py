@@ -7,7 +7,7 @@ from typing import Any
 from datalens.data.documents import read_json, reading
 from datalens.errors import DataLensError
 from datalens.workflows.report.internal import EVALUATION, TIMINGS
-from datalens.workflows.report.page import decimal, figure, per_cent, render, write
+from datalens.workflows.report.page import bound, decimal, figure, per_cent, render, write
 from datalens.workflows.report.published import ClassSamples, Published, published
 
 MOST_RUNS = 12
@@ -79,10 +79,10 @@ def public_rows(runs: list[Published]) -> list[Row]:
         row("method", [c["method"] for c in certificates]),
         row("private", ["yes" if c["private"] else "NOT PRIVATE" for c in certificates]),
         *(
-            row(words, [_figure(c["epsilon"].get(n)) for c in certificates])
+            row(words, [_bound(c["epsilon"].get(n)) for c in certificates])
             for n, words in names.items()
         ),
-        row("epsilon, a record replaced", [_figure(c["epsilon_replace"]) for c in certificates]),
+        row("epsilon, a record replaced", [_bound(c["epsilon_replace"]) for c in certificates]),
         row("delta", [decimal(c["delta"]) if c["delta"] else "" for c in certificates]),
         row("releases", [f"{c['releases']:,}" for c in certificates]),
         row("steps", [_count(c["facts"].get("steps")) for c in certificates]),
@@ -121,6 +121,10 @@ def by_class(runs: list[Published]) -> dict[str, list[tuple[str, ClassSamples]]]
 
 def _figure(number: Any) -> str:
     return "" if number is None else figure(number)
+
+
+def _bound(number: Any) -> str:
+    return "" if number is None else bound(number)
 
 
 def _count(number: Any) -> str:

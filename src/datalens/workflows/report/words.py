@@ -3,7 +3,8 @@
 import math
 from typing import Any, NamedTuple
 
-from datalens.workflows.report.page import figure, odds
+from datalens.privacy.rounding import rounded_up
+from datalens.workflows.report.page import bound, odds
 from datalens.workflows.report.published import Published
 
 RELEASES = {
@@ -59,18 +60,18 @@ def _promise(run: Published) -> Answer:
         "What is promised?",
         "A limit on how much any one record can show. Had that record been left blank, whatever"
         f" this run publishes would have been at most {_factor(epsilon)} times as likely or as"
-        f" unlikely; the factor is e to the power of epsilon, {figure(epsilon)}. Beyond that"
+        f" unlikely; the factor is e to the power of epsilon, {bound(epsilon)}. Beyond that"
         f" there is a remainder of {odds(certificate['delta'])}, which is delta."
         f" The noise that hides the record: {certificate['noise']['source']}.",
     )
 
 
 def _factor(epsilon: float) -> str:
-    """e to the power of epsilon, as far as it can be written out."""
+    """e to the power of epsilon, rounded up, as far as it can be written out."""
     if epsilon < 7:
-        return f"{math.exp(epsilon):.3g}"
+        return rounded_up(math.exp(epsilon), 3)
     if epsilon < 30:
-        return f"{math.exp(epsilon):,.0f}"
+        return bound(math.exp(epsilon))
     return f"10 to the power of {math.ceil(epsilon / math.log(10)):,}"
 
 
@@ -113,7 +114,7 @@ def _who(run: Published) -> Answer:
     elif certificate["epsilon_replace"] is not None:
         answer += (
             " If a record is thought of as exchanged for another, not as left blank, epsilon is"
-            f" {figure(certificate['epsilon_replace'])}."
+            f" {bound(certificate['epsilon_replace'])}."
         )
     return Answer("Who is protected?", answer)
 

@@ -32,7 +32,7 @@ function stageRow(stage) {
 function show(state) {
   const last = state.stages.at(-1);
   tell("about", [state.method, state.data].filter(Boolean).join(" on ") || "Waiting for the run to begin.");
-  tell("epsilon", state.epsilon.toPrecision(3));
+  tell("epsilon", state.epsilon_shown);
   tell("budget", state.budget === null ? "there is no budget" : "of " + state.budget);
   if (last) {
     tell("done", last.done + " of " + last.total);

@@ -10,6 +10,7 @@ from typing import Any
 
 from datalens.data.documents import MAX_JSON, read_whole
 from datalens.errors import DataLensError
+from datalens.privacy.rounding import rounded_up
 from datalens.synthesizers.learner import read_config
 
 LOG, PICTURE, DONE = "log.jsonl", "samples.png", "certificate.json"
@@ -47,6 +48,7 @@ class Follower:
             "data": str(data.get("name", "")) if isinstance(data, dict) else "",
             "budget": _number(settings.get("epsilon")) if isinstance(settings, dict) else None,
             "epsilon": max(spent, default=0.0),
+            "epsilon_shown": rounded_up(max(spent, default=0.0), 3),
             "stages": stages,
             "seconds_left": self._seconds_left(stages[-1]) if stages else None,
             "picture": self._picture_version(),

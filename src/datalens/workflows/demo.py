@@ -18,6 +18,7 @@ from datalens.utility.accuracy import Accuracy, judged_accuracy
 from datalens.workflows.fitting import fit_run
 from datalens.workflows.runs import load_run
 from datalens.workflows.source import Source
+from datalens.workflows.suggesting import command
 
 DATA, EPSILON, LEDGER = "fashion-mini", 10.0, "demo"
 JUDGED = 20_000
@@ -59,7 +60,7 @@ def run_demo(out: Path) -> None:
         f"\naccuracy   {own.accuracy:.3f} datalens   {floor.accuracy:.3f} class-gaussian, the floor"
         f"\npicture    {out}/samples.png"
         f"\nreport     {out}/report.html"
-        f"\ncertificate {out}/certificate.json (check it: datalens verify {out})"
+        f"\ncertificate {out}/certificate.json (check it: {command('verify', out)})"
     )
 
 

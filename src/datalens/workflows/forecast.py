@@ -18,6 +18,7 @@ from datalens.privacy.rounding import up_to_places
 from datalens.synthesizers.plan import VotingPlan
 from datalens.workflows.bench.tables import Rows
 from datalens.workflows.curves import Panel, svg
+from datalens.workflows.suggesting import command
 
 POINTS = 30
 """Of a curve."""
@@ -187,7 +188,7 @@ def verdict(found: Outlook) -> str:
     else:
         budget = f"--epsilon {best.plan.settings.epsilon:g} --delta {best.plan.settings.delta:g}"
         name = found.public.name if found.public.name != UNNAMED else "DATA"
-        return f"Go on with: datalens fit {name} {budget} {best.words}".rstrip()
+        return f"Go on with: {command('fit', name)} {budget} {best.words}".rstrip()
     needed = []
     if found.needed_records:
         needed.append(f"about {found.needed_records:,} records at this epsilon")

@@ -14,6 +14,7 @@ from datalens.privacy.cap import Cap
 from datalens.privacy.ledger import Ledger, default_home, ledger_path
 from datalens.privacy.rounding import rounded_down, rounded_up
 from datalens.synthesizers.session import SEEDED, ledger_of, run_of
+from datalens.workflows.suggesting import command
 
 DELTA = 1e-5
 """Where totals are shown, unless a cap or the user says otherwise."""
@@ -168,7 +169,7 @@ def total_sentence(found: Account) -> str:
 def cap_sentence(found: Account) -> str:
     """What the cap says, or that there is none."""
     if found.cap is None:
-        return f"No cap: set one with datalens ledger {found.name} --cap EPSILON."
+        return f"No cap: set one with {command('ledger', found.name, '--cap', 'EPSILON')}."
     left = rounded_down(max(found.cap["left"], 0.0))
     before = ", ".join(f"{epsilon:g}" for epsilon in found.caps_before)
     return (

@@ -26,14 +26,15 @@ class Source:
     """Pixels a side of a folder's pictures where the user says nothing; None: their own."""
 
     @property
-    def options(self) -> str:
-        """How the command line was told, beside the name."""
+    def options(self) -> list[str]:
+        """How the command line was told, beside the name, word by word."""
         told = {
             "--data-dir": self.data_dir,
             "--image-size": self.image_size,
             "--classes": self.n_classes,
         }
-        return "".join(f" {name} {value}" for name, value in told.items() if value is not None)
+        given = {name: str(value) for name, value in told.items() if value is not None}
+        return [word for pair in given.items() for word in pair]
 
     @property
     def size(self) -> int | None:

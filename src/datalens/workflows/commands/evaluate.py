@@ -105,6 +105,7 @@ def _buy(
     as_json: bool,
 ) -> None:
     from datalens.privacy.rounding import rounded_up
+    from datalens.workflows.suggesting import command
     from datalens.workflows.validating import validate
 
     try:
@@ -121,7 +122,8 @@ def _buy(
         f" epsilon {rounded_up(result['epsilon']['certified'])} of the ledger {result['ledger']}"
     )
     typer.echo(f"Without the noise it lies between {low:.4f} and {high:.4f}, with 95 %.")
-    typer.echo(f"It may be published with {result['out']}: datalens verify {result['out']}")
+    check = command("verify", result["out"])
+    typer.echo(f"It may be published with {result['out']}: {check}")
 
 
 def _show(result: dict[str, Any]) -> None:

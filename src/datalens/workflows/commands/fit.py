@@ -97,6 +97,7 @@ def fit(
     from datalens.workflows.progress import Listener
     from datalens.workflows.runs import is_private
     from datalens.workflows.source import Source
+    from datalens.workflows.suggesting import command
     from datalens.workflows.tensorboard import Board
     from datalens.workflows.watch.server import serving
 
@@ -166,8 +167,8 @@ def fit(
     except (Stopped, KeyboardInterrupt):
         if not first:
             raise typer.Exit(130) from None
-        words = f"{dataset}{source.options} --out {out} --resume"
-        typer.echo(f"Stopped. Go on with: datalens fit {words}", err=True)
+        words = command("fit", dataset, *source.options, "--out", out, "--resume")
+        typer.echo(f"Stopped. Go on with: {words}", err=True)
         raise typer.Exit(130) from None
     if not first:
         return
@@ -230,9 +231,12 @@ def print_cost(result: dict[str, Any]) -> None:
 
 
 def _print_fit(result: dict[str, Any]) -> None:
+    from datalens.workflows.suggesting import command
+
     print_cost(result)
     if result["left_over"]:
         typer.echo(f"{result['left_over']} left-over records reached no teacher.")
     run = result["run"]
     typer.echo(f"Picture: {run}/samples.png   Report: {run}/report.html")
-    typer.echo(f"Next: datalens sample {run} --count 5000 --out synthetic")
+    words = command("sample", run, "--count", 5000, "--out", "synthetic")
+    typer.echo(f"Next: {words}")

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import math
+import shlex
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -40,6 +41,12 @@ def render(template: str, *, script: str = FILTER, policy: str = POLICY, **value
     environment.filters |= _FILTERS
     page = environment.get_template(template)
     return page.render(style=style, script=code, policy=allowed, **values)
+
+
+def check_target(target: Path) -> None:
+    """A page takes the place of a page, never of a certificate or a generator."""
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise DataLensError(f"{target} is no name for a page; name FILE.html.")
 
 
 def write(page: str, target: Path) -> Path:
@@ -93,5 +100,6 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "bound": bound,
     "decimal": decimal,
     "odds": odds,
+    "shell": shlex.quote,
     "count": lambda number: f"{number:,}",
 }

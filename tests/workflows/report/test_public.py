@@ -20,7 +20,7 @@ from datalens.privacy.rounding import rounded_up
 from datalens.workflows.report.charts import HEIGHT, WIDTH, chart, nice_steps
 from datalens.workflows.report.page import bound, decimal, figure, odds
 from datalens.workflows.report.public import write_report
-from datalens.workflows.report.words import RELEASES, _factor, right_at_most
+from datalens.workflows.report.words import RELEASES, _factor, _often, right_at_most
 from datalens.workflows.runs import load_run
 
 from .conftest import CLASSES
@@ -168,6 +168,30 @@ def test_the_best_guess_is_that_of_the_worst_mechanism(epsilon: float) -> None:
     assert right_at_most(epsilon, delta) == pytest.approx(best)
 
 
+@pytest.mark.parametrize(
+    "epsilon, said",
+    [
+        (0.0, "at most 50.1 % of the time"),
+        (1.0, "at most 73.2 % of the time"),
+        (8.0, "at most 99.97 % of the time"),
+        (10.0, "at most 99.996 % of the time"),
+        (14.0, "at most 1,202,617 times in 1,202,618"),
+        (100.0, "as good as always"),
+        (10_000.0, "as good as always"),
+    ],
+)
+def test_how_often_is_a_number_that_is_not_too_small(epsilon: float, said: str) -> None:
+    assert _often(epsilon, 1e-5) == said
+    for step in range(250):
+        at = epsilon + step / 10
+        numbers = [float(n.replace(",", "")) for n in re.findall(r"[\d,.]+", _often(at, 1e-5))]
+        if numbers:
+            shown = numbers[0] / (numbers[1] if len(numbers) == 2 else 100)
+            assert right_at_most(at, 1e-5) <= shown + 4e-16 and shown < 1  # floats end there
+        else:
+            assert at > 27
+
+
 def test_a_factor_can_be_read_however_large() -> None:
     assert [_factor(n) for n in (0.0, 1.0, 10.0)] == ["1", "2.72", "22,027"]
     assert _factor(10_000.0) == "10 to the power of 4,343"  # 10000 / ln 10 = 4342.9
@@ -194,9 +218,17 @@ def test_what_protects_nobody_says_so(made: Path) -> None:
     for name, why in (("seeded", "came from a seed"), ("bare", "Nothing was protected")):
         text = text_of(page_of(made / name))
         assert text.count("NOT PRIVATE") >= 3 and why in text
-        assert "may be published" not in text and "No picture shows a real record" not in text
+        assert "may be published" not in text and "was paid for" not in text
         assert "Do not publish it" in text
     assert "epsilon, certified" not in text_of(page_of(made / "bare"))
+
+
+@pytest.mark.parametrize("name", ["votes", "plain", "sampled"])
+def test_pictures_are_said_to_be_what_they_are(made: Path, name: str) -> None:
+    """A certificate bounds what they can show of a record; it does not say that they show none."""
+    text = text_of(page_of(made / name))
+    assert "generator, which has seen records only through what was paid for." in text
+    assert "real record" not in text
 
 
 def test_other_entries_of_the_ledger_are_counted(made: Path) -> None:

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from datalens.privacy.rounding import rounded_up
+from datalens.privacy.rounding import rounded_up, up_to_places
 from datalens.workflows.report.page import bound, odds
 from datalens.workflows.report.published import Published
 
@@ -34,6 +34,12 @@ ACCOUNTANTS = {
     "gaussian": "epsilon, Gaussian: for comparison, no bound",
 }
 """What a certificate's epsilons are called."""
+
+
+MOST_PLACES = 3
+"""Digits after the point of a per cent that people still read."""
+RAREST = 1e-12
+"""A chance of being wrong that is none."""
 
 
 class Answer(NamedTuple):
@@ -81,17 +87,27 @@ def _means(run: Published) -> Answer:
         "What does that mean for one person?",
         "Imagine somebody who knows every other record, has everything that was published, and"
         " is to say whether one certain image was among the records. A guess is right half of the"
-        f" time. This promise lets them be right {_often(right_at_most(epsilon, delta))}; an"
-        f" epsilon of 1 would let them be right {_often(right_at_most(1.0, delta))}, and the"
+        f" time. This promise lets them be right {_often(epsilon, delta)}; an"
+        f" epsilon of 1 would let them be right {_often(1.0, delta)}, and the"
         " smaller epsilon, the nearer to a guess. This bounds the strongest adversary there can"
         " be. It does not say what a real one achieves.",
     )
 
 
-def _often(share: float) -> str:
-    """Rounded up, for it is said to be the most."""
-    tenths = math.ceil(1000 * share)
-    return f"at most {tenths / 10:.1f} % of the time" if tenths < 1000 else "as good as always"
+def _often(epsilon: float, delta: float) -> str:
+    """Rounded up, for it is said to be the most; with as many digits as it takes not to be 100 %.
+
+    Where those are too many to read it is told by how rarely the adversary is wrong.
+    """
+    share = 100 * right_at_most(epsilon, delta)
+    for places in range(1, MOST_PLACES + 1):
+        if float(shown := up_to_places(share, places)) < 100:
+            return f"at most {shown} % of the time"
+    wrong = (1 - delta) * math.exp(-epsilon) / (1 + math.exp(-epsilon))
+    if wrong < RAREST:
+        return "as good as always"
+    times = int(up_to_places(1 / wrong, 0))
+    return f"at most {times - 1:,} times in {times:,}"
 
 
 def _no_promise(certificate: dict[str, Any]) -> Answer:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from datalens.workflows.progress import STOPPED
 from datalens.workflows.watch.server import Server
 
 from .chromium import Browser, Page, pages
@@ -181,7 +182,7 @@ def test_the_dashboard_follows_a_run(
         run.mkdir()
         (run / "config.toml").write_text((place / "votes" / "config.toml").read_text())
         (run / "log.jsonl").write_text(
-            '{"stage": "votes", "done": 1, "total": 4, "epsilon": 1.5}\n'
+            '{"stage": "votes", "done": 1, "total": 9, "epsilon": 1.5}\n'
         )
     with Server(run) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -191,13 +192,23 @@ def test_the_dashboard_follows_a_run(
                 page.wait("document.images[0].naturalWidth > 0")
             else:
                 assert page.ask("document.getElementById('epsilon').textContent") == "1.5"
-                assert page.ask("document.getElementById('done').textContent") == "1 of 4"
+                assert page.ask("document.getElementById('done').textContent") == "1 of 9"
                 with (run / "log.jsonl").open("a") as log:
-                    log.write('{"stage": "votes", "done": 2, "total": 4, "epsilon": 2.5}\n')
+                    log.write('{"stage": "votes", "done": 4, "total": 9, "epsilon": 2.5}\n')
                 page.wait("document.getElementById('epsilon').textContent === '2.5'")
-                assert page.ask("document.querySelector('progress').value") == 2
+                assert page.ask("document.querySelector('progress').value") == 4
                 page.wait("document.getElementById('left').textContent.endsWith(' s')")
+                assert page.ask("document.getElementById('way').textContent") == "Run under way"
+                (run / STOPPED).touch()
+                page.wait("document.getElementById('way').textContent === 'Run stopped'")
+                said = page.ask("document.getElementById('said').textContent")
+                assert said.endswith(f"Go on with: datalens fit DATA --out {run} --resume")
+                assert page.ask("document.getElementById('left').textContent") == "–"
+                (run / STOPPED).unlink()
+                page.wait("document.getElementById('way').textContent === 'Run under way'")
             assert page.complaints() == []
             assert all(url.startswith(server.url) for url in page.requests())
+            way = "document.getElementById('way').textContent"
+            assert page.ask(way) == ("Run finished" if finished else "Run under way")
             seen(page, f"dashboard-{'finished' if finished else 'under-way'}")
         server.shutdown()

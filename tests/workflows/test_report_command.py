@@ -108,7 +108,9 @@ def test_suggestions_can_be_typed(run: Any, pets: Path, monkeypatch: pytest.Monk
     again = suggested(halted.err, "Go on with: ")
     told = ["datalens", "fit", str(odd), "--image-size", "8", "--out", str(out), "--resume"]
     assert again == told
+    assert (out / "STOPPED").is_file()  # which `watch` tells of
     fitted = run(*again[1:])
+    assert not (out / "STOPPED").exists()
     sample = suggested(fitted.out, "Next: ")
     assert sample[:3] == ["datalens", "sample", str(out)]
     report = suggested(run(*sample[1:3], "--count", 4, "--out", "new ones").out, "Next: ")

@@ -31,7 +31,7 @@ from datalens.synthesizers.session import (
 from datalens.workflows.ledgers import others_that_know
 from datalens.workflows.presets import load_preset
 from datalens.workflows.previews import Previews, write_sheet
-from datalens.workflows.progress import Listener, Watcher, tidy_log
+from datalens.workflows.progress import Listener, Watcher, marked, tidy_log
 from datalens.workflows.report.public import write_report
 from datalens.workflows.runs import check_product
 from datalens.workflows.source import Source
@@ -195,7 +195,7 @@ def _run(
     started = time.monotonic()
     private = learner.private and session.noise.kind != "seeded"
     watcher.listeners.append(Previews(learner, out / "samples.png", private=private))
-    with alone_in(out):
+    with alone_in(out), marked(out):
         (out / "log.jsonl").touch()
         tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
         try:

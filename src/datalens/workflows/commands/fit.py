@@ -143,7 +143,7 @@ def fit(
                         "A resumed run keeps its settings; give none with --resume."
                     )
                 if dashboard and first:
-                    _show(stack.enter_context(serving(out)))
+                    _show(stack.enter_context(serving(out, to_the_end=True)))
                 result = resume_run(source, out, epsilon=epsilon, ranks=ranks, listeners=listeners)
             else:
                 if epsilon is None and is_private(method):
@@ -154,7 +154,7 @@ def fit(
                 out = out or free_name(dataset, method, epsilon, private=not not_private)
                 out = Path(ranks.tell("out", bytes(out)).decode())
                 if dashboard and first:
-                    _show(stack.enter_context(serving(out)))
+                    _show(stack.enter_context(serving(out, to_the_end=True)))
                 result = fit_run(
                     synthesizer,
                     source,

@@ -269,6 +269,12 @@ def test_numbers_as_people_write_them() -> None:
     assert [odds(n) for n in (1e-5, 1e-310)] == ["1 in 100,000", "1e-310"]
 
 
+@pytest.mark.parametrize("releases, told", [(1, "0 1"), (2, "0 1 2"), (86, "0 20 40 60 80")])
+def test_releases_are_counted_in_whole_numbers(releases: int, told: str) -> None:
+    found = chart({"certified": (range(releases + 1), [1.0] * (releases + 1))}, {})
+    assert found is not None and " ".join(tick.label for tick in found.across) == told
+
+
 def test_bounds_are_rounded_up() -> None:
     """Figures that the nearest would understate: 0.984, 12,345, 0.00003333, 1 in 60,002."""
     assert [bound(n) for n in (0.98401, 12345.1, 3.0, 1e6)] == ["0.985", "12,346", "3", "1,000,000"]

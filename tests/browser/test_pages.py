@@ -6,9 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from datalens.synthesizers import METHODS
 from datalens.workflows.progress import STOPPED
+from datalens.workflows.report.public import write_report
 from datalens.workflows.watch.server import Server
 
 from .chromium import Browser, Page, pages
@@ -212,3 +215,21 @@ def test_the_dashboard_follows_a_run(
             assert page.ask(way) == ("Run finished" if finished else "Run under way")
             seen(page, f"dashboard-{'finished' if finished else 'under-way'}")
         server.shutdown()
+
+
+@pytest.mark.parametrize("classes", [10, 20])
+def test_with_many_classes_it_is_two_pages_at_most(
+    chromium: Browser, tmp_path: Path, classes: int
+) -> None:
+    """As many as data sets have, and as many as a page shows."""
+    images = np.random.default_rng(0).integers(0, 256, (60, 1, 28, 28), dtype=np.uint8)
+    learner = METHODS["datalens"](epsilon=8.0, clusters=2, label_steps=2)
+    learner.fit(images, np.arange(60) % classes, n_classes=classes)
+    learner.save(tmp_path / "run")
+    page_file = write_report(tmp_path / "run")
+    with chromium.page(page_file.as_uri()) as page:
+        assert page.ask(SHOWN) == classes
+        pdf = page.printed()
+        if folder := os.environ.get("SCREENSHOTS"):
+            (Path(folder) / f"{classes}-classes.pdf").write_bytes(pdf)
+        assert 1 <= pages(pdf) <= 2

@@ -6,8 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from datalens.synthesizers import METHODS
+from datalens.workflows.progress import STOPPED
+from datalens.workflows.report.public import write_report
 from datalens.workflows.watch.server import Server
 
 from .chromium import Browser, Page, pages
@@ -181,7 +185,7 @@ def test_the_dashboard_follows_a_run(
         run.mkdir()
         (run / "config.toml").write_text((place / "votes" / "config.toml").read_text())
         (run / "log.jsonl").write_text(
-            '{"stage": "votes", "done": 1, "total": 4, "epsilon": 1.5}\n'
+            '{"stage": "votes", "done": 1, "total": 9, "epsilon": 1.5}\n'
         )
     with Server(run) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -190,14 +194,42 @@ def test_the_dashboard_follows_a_run(
             if finished:
                 page.wait("document.images[0].naturalWidth > 0")
             else:
-                assert page.ask("document.getElementById('epsilon').textContent") == "1.50"
-                assert page.ask("document.getElementById('done').textContent") == "1 of 4"
+                assert page.ask("document.getElementById('epsilon').textContent") == "1.5"
+                assert page.ask("document.getElementById('done').textContent") == "1 of 9"
                 with (run / "log.jsonl").open("a") as log:
-                    log.write('{"stage": "votes", "done": 2, "total": 4, "epsilon": 2.5}\n')
-                page.wait("document.getElementById('epsilon').textContent === '2.50'")
-                assert page.ask("document.querySelector('progress').value") == 2
+                    log.write('{"stage": "votes", "done": 4, "total": 9, "epsilon": 2.5}\n')
+                page.wait("document.getElementById('epsilon').textContent === '2.5'")
+                assert page.ask("document.querySelector('progress').value") == 4
                 page.wait("document.getElementById('left').textContent.endsWith(' s')")
+                assert page.ask("document.getElementById('way').textContent") == "Run under way"
+                (run / STOPPED).touch()
+                page.wait("document.getElementById('way').textContent === 'Run stopped'")
+                said = page.ask("document.getElementById('said').textContent")
+                assert said.endswith(f"Go on with: datalens fit DATA --out {run} --resume")
+                assert page.ask("document.getElementById('left').textContent") == "–"
+                (run / STOPPED).unlink()
+                page.wait("document.getElementById('way').textContent === 'Run under way'")
             assert page.complaints() == []
             assert all(url.startswith(server.url) for url in page.requests())
+            way = "document.getElementById('way').textContent"
+            assert page.ask(way) == ("Run finished" if finished else "Run under way")
             seen(page, f"dashboard-{'finished' if finished else 'under-way'}")
         server.shutdown()
+
+
+@pytest.mark.parametrize("classes", [10, 20])
+def test_with_many_classes_it_is_two_pages_at_most(
+    chromium: Browser, tmp_path: Path, classes: int
+) -> None:
+    """As many as data sets have, and as many as a page shows."""
+    images = np.random.default_rng(0).integers(0, 256, (60, 1, 28, 28), dtype=np.uint8)
+    learner = METHODS["datalens"](epsilon=8.0, clusters=2, label_steps=2)
+    learner.fit(images, np.arange(60) % classes, n_classes=classes)
+    learner.save(tmp_path / "run")
+    page_file = write_report(tmp_path / "run")
+    with chromium.page(page_file.as_uri()) as page:
+        assert page.ask(SHOWN) == classes
+        pdf = page.printed()
+        if folder := os.environ.get("SCREENSHOTS"):
+            (Path(folder) / f"{classes}-classes.pdf").write_bytes(pdf)
+        assert 1 <= pages(pdf) <= 2

@@ -14,6 +14,7 @@ from datalens.errors import DataLensError
 from datalens.privacy.chain import GENESIS, digest, link
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.recompute import certified, curve, gaussian, paper, rho
+from datalens.privacy.rounding import rounded_up
 from datalens.privacy.verify import verify
 from datalens.privacy.wording import statement
 from datalens.synthesizers.class_gaussian import ClassGaussian
@@ -47,6 +48,19 @@ def change(run: Path, edit: Callable[[sqlite3.Connection], object]) -> list[str]
 
 def test_an_untouched_ledger_holds(run: Path) -> None:
     assert change(run, lambda database: None) == []
+
+
+def test_words_that_were_rounded_to_the_nearest_still_hold(run: Path) -> None:
+    """As certificates had them before bounds were rounded up; any other figure is refused."""
+    file = run / "certificate.json"
+    certificate = json.loads(file.read_text())
+    spent = certificate["epsilon"]["certified"]
+    shown = f"({rounded_up(spent)}, "
+    assert shown in certificate["statement"]
+    for figure, holds in ((f"{spent:.4g}", True), (f"{spent * 0.999:.4g}", False)):
+        told = certificate["statement"].replace(shown, f"({figure}, ")
+        file.write_text(json.dumps(certificate | {"statement": told}))
+        assert (verify(run) == []) is holds
 
 
 def rehash(database: sqlite3.Connection, start: int) -> None:
@@ -420,4 +434,6 @@ def test_the_verifier_shares_no_code_with_the_ledger() -> None:
     }
     assert shared("privacy/recost.py") == own - {"datalens.privacy.recost"}
     for file in ("data/documents", *(f"privacy/{name}" for name in names - {"recost"})):
-        assert shared(f"{file}.py") <= {"datalens.errors"}
+        words = {"datalens.privacy.rounding"} if file.endswith("wording") else set()
+        assert shared(f"{file}.py") <= {"datalens.errors"} | words
+    assert shared("privacy/rounding.py") == set()  # how figures in those words are written

@@ -453,10 +453,10 @@ def test_a_ledger_adds_up_its_runs_and_keeps_its_cap(run: Any, tmp_path: Path) -
 
 
 def test_what_a_cap_leaves_is_rounded_down(run: Any) -> None:
-    from datalens.workflows.ledgers import _rounded_down
+    from datalens.privacy.rounding import rounded_down
 
     for value in (2.07899, 0.123456, 19.9999, 0.00010009, 9.9999, 1.0):
-        assert 0.999 * value < float(_rounded_down(value)) <= value
+        assert 0.999 * value < float(rounded_down(value)) <= value
 
 
 def test_a_ledger_with_a_huge_epsilon_is_still_shown(run: Any, tmp_path: Path) -> None:

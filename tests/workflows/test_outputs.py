@@ -16,7 +16,13 @@ from datalens.errors import DataLensError
 from datalens.synthesizers.class_gaussian import ClassGaussian
 from datalens.synthesizers.protocol import SAMPLE_CHUNK, Synthetic
 from datalens.workflows.commands.samples import _classes
-from datalens.workflows.outputs import MOST_ON_A_SHEET, Samples, check_target, write_samples
+from datalens.workflows.outputs import (
+    MOST_ON_A_SHEET,
+    Samples,
+    check_target,
+    class_folders,
+    write_samples,
+)
 
 NAMES = ("ant, red", "bee", "cow")
 COUNT = 2 * SAMPLE_CHUNK + 100
@@ -105,6 +111,32 @@ def test_a_folder_can_be_read_back(fitted: ClassGaussian, tmp_path: Path) -> Non
     assert (tmp_path / "own" / "NOT-PRIVATE.txt").read_text() == "NOT PRIVATE.\n"
     found = load(str(tmp_path / "own"))
     assert (np.sort(found.labels) == np.sort(labels)).all()
+
+
+def test_class_names_of_any_script_stay(fitted: ClassGaussian, tmp_path: Path) -> None:
+    names = ("山", "cafe\u0301 <b>", "../हिन्दी\\..")
+    parts = fitted.stream(9, [0, 1, 2], seed=5)
+    samples = Samples(parts=parts, count=9, shape=fitted.shape, class_names=names)
+    write_samples(tmp_path / "own", samples)
+    folders = sorted(path.name for path in (tmp_path / "own").iterdir() if path.is_dir())
+    assert folders == ["000-山", "001-café-b", "002-हिन्दी"]
+    with (tmp_path / "own" / "labels.csv").open(newline="", encoding="utf-8") as file:
+        assert {row["class"] for row in csv.DictReader(file)} == set(names)
+    found = load(str(tmp_path / "own"))
+    assert found.public.class_names == tuple(folders)
+    assert found.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_a_class_folder_is_one_folder_on_every_system() -> None:
+    """Never a path, nor too long, nor empty, nor twice; and labels are in the order of names."""
+    odd = ["", ".", "..", "a/b", "a\\b", "a b", "CON", "nul.", "x" * 300, "山" * 300, "\0", "*?:|"]
+    for names in (odd, [str(n % 7) for n in range(1200)]):
+        folders = class_folders(names)
+        assert len({folder.casefold() for folder in folders}) == len(names)
+        assert sorted(folders) == folders
+        for folder in folders:
+            assert len(folder.encode()) < 255 and Path(folder).name == folder
+            assert not set(folder) & set('/\\:*?"<>|. \0') and folder[0].isdigit()
 
 
 def test_parquet_can_be_read_back(fitted: ClassGaussian, tmp_path: Path) -> None:

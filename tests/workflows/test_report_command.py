@@ -1,6 +1,9 @@
 """`datalens report`, and the whole way of a newcomer with a folder of images."""
 
+import html
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -50,10 +53,77 @@ def test_a_newcomers_way(run: Any, pets: Path) -> None:
 
     both = run("report", "run", "public", "--out", "both.html")
     assert both.code == 0 and "2 runs side by side" in Path("both.html").read_text()
-    for words in (("run", "public"), ("run", "--out", "x.html"), ("nowhere",), ("pets",)):
+    for words in (("run", "--out", "x.png"), ("run", "run"), ("nowhere",), ("pets",)):
         refused = run("report", *words)
         assert refused.code == 2 and refused.err.count("\n") == 1, refused.err
-    assert not Path("x.html").exists()
+    assert not Path("x.png").exists()
+    _pages_have_their_places(run)
+
+
+def _pages_have_their_places(run: Any) -> None:
+    """Where no --out says so; and what is there already stays."""
+    first = run("report", "run", "public")
+    assert first.code == 0, first.err
+    assert first.out.startswith("Report: comparison.html\nNext: open it in a browser; it may be")
+    assert "2 runs side by side" in Path("comparison.html").read_text()
+    Path("comparison.html").write_text("mine")
+    assert run("report", "run", "public", "--json").json["report"] == "comparison-2.html"
+    assert Path("comparison.html").read_text() == "mine"
+    inside = run("report", "run", "public", "--internal", "--json").json
+    assert inside["report"] == "comparison-INTERNAL.html" and inside["internal"]
+    before = Path("run/report.html").read_text()
+    Path("run/report.html").unlink()
+    assert "Report: x.html" in run("report", "run", "--out", "x.html").out
+    assert Path("x.html").read_text() == before and not Path("run/report.html").exists()
+    none = run("report", "run", "--internal", "--out", "y.html")
+    assert "nothing has been measured" in none.out and "come from real data" not in none.out
+    assert "Next: datalens evaluate run --on DATA" in none.out
+    assert "There are none yet" in Path("y.html").read_text()
+    Path("run/internal/evaluation.json").write_text('{"accuracy": 0.5}')
+    some = run("report", "run", "--internal", "--out", "y.html")
+    assert "its figures come from real data" in some.out and "Next: open it" in some.out
+    refused = run("report", "run", "--internal", "--out", "run/y.html")
+    assert refused.code == 2 and "must lie elsewhere" in refused.err
+
+
+def suggested(text: str, after: str) -> list[str]:
+    """The words of a suggested command, as a shell takes them."""
+    (line,) = (line for line in text.splitlines() if after in line)
+    return shlex.split(line.split(after)[1].split("   (")[0])
+
+
+def test_suggestions_can_be_typed(run: Any, pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a folder is called: each is taken up as it stands."""
+    odd = pets.rename(pets.with_name("my pets; $HOME's"))
+    out = Path("a run & more")
+    step = ClassGaussian._train
+
+    def stopped(*given: Any, **named: Any) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(ClassGaussian, "_train", stopped)
+    words = ("--epsilon", 8, "--out", out, "--method", "class-gaussian", "--image-size", 8)
+    halted = run("fit", odd, *words)
+    monkeypatch.setattr(ClassGaussian, "_train", step)
+    again = suggested(halted.err, "Go on with: ")
+    told = ["datalens", "fit", str(odd), "--image-size", "8", "--out", str(out), "--resume"]
+    assert again == told
+    assert (out / "STOPPED").is_file()  # which `watch` tells of
+    fitted = run(*again[1:])
+    assert not (out / "STOPPED").exists()
+    sample = suggested(fitted.out, "Next: ")
+    assert sample[:3] == ["datalens", "sample", str(out)]
+    report = suggested(run(*sample[1:3], "--count", 4, "--out", "new ones").out, "Next: ")
+    assert report == ["datalens", "report", str(out)]
+    export = suggested(run(*report[1:]).out, "Next: ")
+    assert export == ["datalens", "export", str(out), "--out", "public"]
+    verify = suggested(run(*export[1:-1], "for all").out, "can check it: ")
+    assert verify == ["datalens", "verify", "for all"] and run(*verify[1:]).code == 0
+    inside = suggested(run("report", out, "--internal").out, "Next: ")
+    assert inside == ["datalens", "evaluate", str(out), "--on", "DATA"]
+    page = html.unescape((out / "internal" / "report.html").read_text())
+    shown = re.findall(r"<code>(datalens [^<]*)</code>", page)
+    assert [shlex.split(each)[2] for each in shown] == [str(out), str(out)]
 
 
 @pytest.fixture

@@ -2,16 +2,20 @@
 
 import http.client
 import json
+import shlex
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from datalens.synthesizers.session import Stopped
+from datalens.workflows.progress import STOPPED, marked
 from datalens.workflows.watch.server import Server, serving
 from datalens.workflows.watch.state import Follower
 
@@ -152,16 +156,101 @@ def test_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
     assert state["stages"] == [] and state["picture"] is None and state["epsilon"] == 0
 
 
+def log_of(folder: Path, stage: str, done: int, total: int) -> None:
+    with (folder / "log.jsonl").open("a") as log:
+        log.write(json.dumps({"stage": stage, "done": done, "total": total}) + "\n")
+
+
 def test_time_left_is_at_the_pace_seen(folder: Path) -> None:
     now = 100.0
     follower = Follower(folder, clock=lambda: now)
     assert follower.state()["seconds_left"] is None
-    with (folder / "log.jsonl").open("a") as log:
-        log.write('{"stage": "votes", "done": 4, "total": 9, "epsilon": 1.9}\n')
-    now = 110.0  # two steps in ten seconds, five to go
-    assert follower.state()["seconds_left"] == pytest.approx(25.0)
-    now = 112.0
-    assert follower.state()["seconds_left"] == pytest.approx(30.0)
+    log_of(folder, "votes", 5, 9)
+    now = 115.0  # three steps in 15 seconds, four to go
+    assert follower.state()["seconds_left"] == pytest.approx(20.0)
+    now = 117.0
+    assert follower.state()["seconds_left"] == pytest.approx(18.0)
+    now = 900.0  # it stands still: the step under way should be over, and no more is known
+    assert follower.state()["seconds_left"] == pytest.approx(15.0)
+
+
+def test_slow_first_steps_do_not_count_for_all_to_come(folder: Path) -> None:
+    """A default run: moments and clusters, then a hundred quick steps, in one stage."""
+    now = 0.0
+    follower = Follower(folder, clock=lambda: now)
+    for at, done in ((0.0, 0), (30.0, 1), (80.0, 2)):
+        now = at
+        log_of(folder, "model", done, 102)
+        assert follower.state()["seconds_left"] is None  # and not an hour
+    for done in range(12, 102, 10):  # looked at every two seconds
+        now += 2.0
+        log_of(folder, "model", done, 102)
+        assert follower.state()["seconds_left"] == pytest.approx((102 - done) * 0.2)
+
+
+def test_a_run_that_goes_faster_is_soon_seen_to(folder: Path) -> None:
+    now = 0.0
+    follower = Follower(folder, clock=lambda: now)
+    for done in range(3, 200):
+        now += 4.0 if done < 100 else 1.0
+        log_of(folder, "later", done, 200)
+        left = follower.state()["seconds_left"]
+    assert left == pytest.approx(1.0)
+
+
+def test_how_a_run_stands(folder: Path) -> None:
+    clock = (folder / "log.jsonl").stat().st_mtime
+    follower = Follower(folder, wall=lambda: clock)
+    state = follower.state()
+    assert (state["standing"], state["silent"]) == ("under way", False)
+    clock += 700  # killed, perhaps: it could not leave a mark
+    state = follower.state()
+    assert (state["standing"], state["silent"]) == ("under way", True)
+    (folder / STOPPED).touch()
+    state = follower.state()
+    assert (state["standing"], state["silent"], state["finished"]) == ("stopped", False, False)
+    assert state["seconds_left"] is None
+    told = shlex.split(state["go_on"])
+    assert told == ["datalens", "fit", "DATA", "--out", str(folder), "--resume"]
+    (folder / "certificate.json").touch()
+    state = follower.state()
+    assert (state["standing"], state["finished"]) == ("finished", True)
+
+
+def test_what_ends_a_run_early_leaves_a_mark(tmp_path: Path) -> None:
+    for error in (KeyboardInterrupt, Stopped, MemoryError):
+        with pytest.raises(error), marked(tmp_path):
+            assert not (tmp_path / STOPPED).exists()  # it goes on
+            raise error
+        assert (tmp_path / STOPPED).read_bytes() == b""
+    with marked(tmp_path):
+        pass
+    assert not (tmp_path / STOPPED).exists()
+
+
+@pytest.mark.parametrize("mark", [STOPPED, "certificate.json"])
+def test_a_page_that_is_open_hears_the_end(folder: Path, mark: str) -> None:
+    """As `fit --dashboard` ends: what it last told was that the run is under way."""
+    with Server(folder) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ask = f"/{server.token}/state.json"
+        assert json.loads(Answer(server, ask).body)["standing"] == "under way"
+        (folder / mark).touch()
+        waiting = threading.Thread(target=server.linger)
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        assert json.loads(Answer(server, ask).body)["standing"] != "under way"
+        waiting.join(5)
+        assert not waiting.is_alive()
+        server.shutdown()
+
+
+def test_nobody_is_waited_for_who_is_not_there(folder: Path) -> None:
+    began = time.monotonic()
+    with serving(folder, to_the_end=True):
+        pass
+    assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from datalens.privacy.accountants import Charge
 from datalens.privacy.accountants import epsilon as cost
 from datalens.privacy.cap import Cap
 from datalens.privacy.chain import GENESIS, Row, check, digest, link
+from datalens.privacy.rounding import rounded_down, rounded_up
 from datalens.privacy.standing import RunStanding, Standing
 
 VERSION = 2
@@ -162,9 +163,10 @@ class Ledger:
         with self._transaction() as database:
             committed = self._standing(database).committed
             if not cap.holds(committed):
+                most = rounded_up(cost(committed, delta))
                 raise DataLensError(
                     f"A cap of epsilon {epsilon:g} at delta {delta:g} comes too late for the ledger"
-                    f" {self.path.stem}: {cost(committed, delta):.4g} is spent or set aside."
+                    f" {self.path.stem}: {most} is spent or set aside."
                 )
             self._append(database, OWNER, None, {"kind": "cap", **cap.to_json()})
         return cap
@@ -336,9 +338,9 @@ class Ledger:
         asked = cost(plan, cap.delta)
         raise OverTheCap(
             f"The ledger {self.path.stem} has a cap of epsilon {cap.epsilon:g} at delta"
-            f" {cap.delta:g}, of which {cap.left(standing.committed):.4g} is left"
+            f" {cap.delta:g}, of which {rounded_down(cap.left(standing.committed))} is left"
             + (f" ({waiting} runs under way have set theirs aside)" if waiting else "")
-            + f"; this run would cost {asked:.4g}: ask for less, or see datalens ledger"
+            + f"; this run would cost {rounded_up(asked)}: ask for less, or see datalens ledger"
             f" {self.path.stem}."
         )
 

@@ -26,6 +26,8 @@ from datalens.privacy.wording import (
     FORMAT,
     GAUSSIAN_IS,
     RELATION,
+    if_replaced,
+    nearest_statement,
     source,
     statement,
 )
@@ -113,7 +115,7 @@ def said_by(path: Path) -> str:
     replaced = certificate.get("epsilon_replace")
     if certificate["private"] is not True or replaced is None:
         return str(certificate["statement"])
-    return f"{certificate['statement']} If a record is replaced: epsilon {replaced:.4g}."
+    return f"{certificate['statement']} {if_replaced(replaced)}"
 
 
 def _check_words(certificate: dict[str, Any]) -> list[str]:
@@ -121,17 +123,18 @@ def _check_words(certificate: dict[str, Any]) -> list[str]:
     noise, budget = certificate["noise"], certificate["budget"]
     kinds = [mechanism["event"] for mechanism in certificate["mechanisms"]]
     bare = noise["kind"] == "none"
-    said = statement(
-        private=certificate["private"],
-        epsilon=None if bare else certificate["epsilon"][budget["accountant"]],
-        delta=certificate["delta"],
-        records=certificate["data"]["n_records"],
-        noise=noise["kind"],
-        events=kinds,
-    )
+    figures = {
+        "private": certificate["private"],
+        "epsilon": None if bare else certificate["epsilon"][budget["accountant"]],
+        "delta": certificate["delta"],
+        "records": certificate["data"]["n_records"],
+        "noise": noise["kind"],
+        "events": kinds,
+    }
+    ours = (statement(**figures), nearest_statement(**figures))
     true = {
         "format": certificate["format"] == FORMAT,
-        "statement": certificate["statement"] == said,
+        "statement": certificate["statement"] in ours,
         "neighbouring": certificate["neighbouring"] == RELATION,
         "noise": noise["source"] == source(noise["kind"], kinds),
         "the Gaussian accountant": certificate["gaussian_is"] == GAUSSIAN_IS,

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from datalens.privacy.rounding import rounded_up
+
 FORMAT = "datalens-certificate-2"
 NOT_PRIVATE = "NOT PRIVATE"
 
@@ -42,7 +44,33 @@ def statement(
     events: Iterable[str] = (),
 ) -> str:
     """What the certificate says, of releases of these kinds. Only without noise there is no
-    epsilon and no delta."""
+    epsilon and no delta. Both are rounded up, for they are the most that was spent."""
+    shown = (
+        "" if epsilon is None or delta is None else f"{rounded_up(epsilon)}, {rounded_up(delta, 6)}"
+    )
+    return _said(private=private, spent=shown, records=records, noise=noise, events=events)
+
+
+def nearest_statement(
+    *,
+    private: bool,
+    epsilon: float | None,
+    delta: float | None,
+    records: int,
+    noise: str,
+    events: Iterable[str] = (),
+) -> str:
+    """The same as certificates had it that rounded to the nearest figure; those still hold."""
+    shown = "" if epsilon is None or delta is None else f"{epsilon:.4g}, {delta:g}"
+    return _said(private=private, spent=shown, records=records, noise=noise, events=events)
+
+
+def if_replaced(epsilon: float) -> str:
+    """What is added to a statement for those who think of records as exchanged."""
+    return f"If a record is replaced: epsilon {rounded_up(epsilon)}."
+
+
+def _said(*, private: bool, spent: str, records: int, noise: str, events: Iterable[str]) -> str:
     if noise == "none":
         return (
             f"{NOT_PRIVATE}. Nothing was protected: this method learns from the {records} records"
@@ -54,7 +82,7 @@ def statement(
             " figures say what it would have cost with noise that nobody can tell."
         )
     return (
-        f"What this run publishes is ({epsilon:.4g}, {delta:g})-differentially private with"
+        f"What this run publishes is ({spent})-differentially private with"
         f" respect to each of the {records} records: whether it was there or blank. Noise:"
         f" {source(noise, events)}."
     )

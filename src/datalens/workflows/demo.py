@@ -12,11 +12,13 @@ from rich.console import Console
 
 from datalens.data import Records
 from datalens.errors import DataLensError
+from datalens.privacy.rounding import up_to_places
 from datalens.synthesizers import ClassGaussian, DataLens, Synthesizer
 from datalens.utility.accuracy import Accuracy, judged_accuracy
 from datalens.workflows.fitting import fit_run
 from datalens.workflows.runs import load_run
 from datalens.workflows.source import Source
+from datalens.workflows.suggesting import command
 
 DATA, EPSILON, LEDGER = "fashion-mini", 10.0, "demo"
 JUDGED = 20_000
@@ -51,14 +53,14 @@ def run_demo(out: Path) -> None:
     }
     (out / "internal" / "evaluation.json").write_text(json.dumps(figures, indent=1) + "\n")
 
-    epsilon = result["epsilon"]
+    epsilon = {name: up_to_places(spent, 3) for name, spent in result["epsilon"].items()}
     typer.echo(
-        f"\nepsilon    {epsilon['certified']:.3f} certified   {epsilon['paper']:.3f} paper"
-        f"   {epsilon['gaussian']:.3f} Gaussian (no bound)   at delta {result['delta']:g}"
+        f"\nepsilon    {epsilon['certified']} certified   {epsilon['paper']} paper"
+        f"   {epsilon['gaussian']} Gaussian (no bound)   at delta {result['delta']:g}"
         f"\naccuracy   {own.accuracy:.3f} datalens   {floor.accuracy:.3f} class-gaussian, the floor"
         f"\npicture    {out}/samples.png"
         f"\nreport     {out}/report.html"
-        f"\ncertificate {out}/certificate.json (check it: datalens verify {out})"
+        f"\ncertificate {out}/certificate.json (check it: {command('verify', out)})"
     )
 
 

@@ -16,6 +16,7 @@ from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.planning.cautions import cautions
 from datalens.privacy.ledger import OverTheCap
+from datalens.privacy.rounding import rounded_up
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
@@ -30,7 +31,7 @@ from datalens.synthesizers.session import (
 from datalens.workflows.ledgers import others_that_know
 from datalens.workflows.presets import load_preset
 from datalens.workflows.previews import Previews, write_sheet
-from datalens.workflows.progress import Listener, Watcher, tidy_log
+from datalens.workflows.progress import Listener, Watcher, marked, tidy_log
 from datalens.workflows.report.public import write_report
 from datalens.workflows.runs import check_product
 from datalens.workflows.source import Source
@@ -194,7 +195,7 @@ def _run(
     started = time.monotonic()
     private = learner.private and session.noise.kind != "seeded"
     watcher.listeners.append(Previews(learner, out / "samples.png", private=private))
-    with alone_in(out):
+    with alone_in(out), marked(out):
         (out / "log.jsonl").touch()
         tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
         try:
@@ -248,7 +249,7 @@ def _caption(certificate: dict[str, Any]) -> str:
     caption = f"{certificate['method']} on {certificate['data']['name']}"
     if certificate["epsilon"]:
         spent = certificate["epsilon"][certificate["budget"]["accountant"]]
-        caption += f": epsilon {spent:.3g}, delta {certificate['delta']:g}"
+        caption += f": epsilon {rounded_up(spent, 3)}, delta {rounded_up(certificate['delta'], 6)}"
     if not certificate["private"]:
         why = "seeded" if certificate["noise"]["kind"] == "seeded" else "nothing was protected"
         caption = f"NOT PRIVATE ({why})  {caption}"

@@ -14,9 +14,11 @@ from datalens.errors import DataLensError
 from datalens.planning.cautions import Caution
 from datalens.planning.planner import SHOWN, Option, Outlook, option
 from datalens.privacy.accountants import epsilon
+from datalens.privacy.rounding import up_to_places
 from datalens.synthesizers.plan import VotingPlan
 from datalens.workflows.bench.tables import Rows
 from datalens.workflows.curves import Panel, svg
+from datalens.workflows.suggesting import command
 
 POINTS = 30
 """Of a curve."""
@@ -105,7 +107,7 @@ def tables(found: Outlook, accountants: dict[str, str]) -> dict[str, Rows]:
         "Epsilon": (
             ["", *(accountants[name] for name in SHOWN)],
             [
-                [str(i), *(f"{each.epsilon[name]:.4f}" for name in SHOWN)]
+                [str(i), *(up_to_places(each.epsilon[name], 4) for name in SHOWN)]
                 for i, each in enumerate(found.options, 1)
             ],
         ),
@@ -186,7 +188,7 @@ def verdict(found: Outlook) -> str:
     else:
         budget = f"--epsilon {best.plan.settings.epsilon:g} --delta {best.plan.settings.delta:g}"
         name = found.public.name if found.public.name != UNNAMED else "DATA"
-        return f"Go on with: datalens fit {name} {budget} {best.words}".rstrip()
+        return f"Go on with: {command('fit', name)} {budget} {best.words}".rstrip()
     needed = []
     if found.needed_records:
         needed.append(f"about {found.needed_records:,} records at this epsilon")

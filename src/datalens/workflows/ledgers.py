@@ -12,7 +12,9 @@ from datalens.errors import DataLensError
 from datalens.privacy.accountants import Charge, epsilon
 from datalens.privacy.cap import Cap
 from datalens.privacy.ledger import Ledger, default_home, ledger_path
+from datalens.privacy.rounding import rounded_down, rounded_up
 from datalens.synthesizers.session import SEEDED, ledger_of, run_of
+from datalens.workflows.suggesting import command
 
 DELTA = 1e-5
 """Where totals are shown, unless a cap or the user says otherwise."""
@@ -146,31 +148,33 @@ def table(found: Account) -> Table:
             run["started"][:10],
             run["method"],
             run["state"],
-            f"{run['reserved']:.4g}",
-            f"{run['spent']:.4g}",
+            rounded_up(run["reserved"]),
+            rounded_up(run["spent"]),
         )
     rows.add_section()
-    rows.add_row("all runs", "", "", "", f"{found.committed:.4g}", f"{found.spent:.4g}")
+    rows.add_row("all runs", "", "", "", rounded_up(found.committed), rounded_up(found.spent))
     return rows
 
 
 def total_sentence(found: Account) -> str:
     """What all runs together have cost."""
-    asides = [f"{found.spent_replace:.4g} if a record is replaced"]
+    asides = [f"{rounded_up(found.spent_replace)} if a record is replaced"]
     if found.spent_pld is not None:
-        asides.append(f"{found.spent_pld:.4g} by loss distributions, for comparison only")
-    return f"epsilon {found.spent:.4g} spent at delta {found.delta:g} ({'; '.join(asides)})."
+        asides.append(f"{rounded_up(found.spent_pld)} by loss distributions, for comparison only")
+    return (
+        f"epsilon {rounded_up(found.spent)} spent at delta {found.delta:g} ({'; '.join(asides)})."
+    )
 
 
 def cap_sentence(found: Account) -> str:
     """What the cap says, or that there is none."""
     if found.cap is None:
-        return f"No cap: set one with datalens ledger {found.name} --cap EPSILON."
+        return f"No cap: set one with {command('ledger', found.name, '--cap', 'EPSILON')}."
+    left = rounded_down(max(found.cap["left"], 0.0))
     before = ", ".join(f"{epsilon:g}" for epsilon in found.caps_before)
     return (
         f"Cap: epsilon {found.cap['epsilon']:g} at delta {found.cap['delta']:g}; one more run of up"
-        f" to epsilon {_rounded_down(found.cap['left'])} at that delta fits."
-        + (f" It was {before} before." if before else "")
+        f" to epsilon {left} at that delta fits." + (f" It was {before} before." if before else "")
     )
 
 
@@ -193,14 +197,6 @@ def _by_loss_distributions(charges: list[Charge], delta: float) -> float | None:
     except (ArithmeticError, ValueError, MemoryError):
         return None
     return found if math.isfinite(found) else None
-
-
-def _rounded_down(value: float) -> str:
-    """Four digits, and never more than there is."""
-    if value <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{math.floor(value / unit) * unit:.4g}"
 
 
 def _count(charges: list[Charge]) -> int:

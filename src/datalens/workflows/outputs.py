@@ -9,11 +9,12 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unicodedata import category, normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from datalens.workflows.pictures import contact_sheet, save_sheet
 
 MOST_ON_A_SHEET = 2_000
 """Images on one picture, which is held whole."""
+LONGEST_NAME = 60
+"""Characters of a class name in a folder's: file systems end at 255 bytes, four to a character."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +126,11 @@ def _write_sheet(out: Path, samples: Samples) -> None:
 def _write_folder(out: Path, samples: Samples) -> None:
     """One folder per class, numbered as the labels are, and labels.csv over all."""
     names = samples.class_names
-    folders = [f"{i:03d}-{re.sub(r'[^A-Za-z0-9]+', '-', n)}" for i, n in enumerate(names)]
+    folders = class_folders(names)
     for folder in folders:
         (out / folder).mkdir(parents=True)
     index = 0
-    with (out / "labels.csv").open("w", newline="") as file:
+    with (out / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["file", "label", "class"])
         for part in samples.parts:
@@ -138,6 +141,22 @@ def _write_folder(out: Path, samples: Samples) -> None:
                 index += 1
     if samples.warning:
         (out / "NOT-PRIVATE.txt").write_text(samples.warning + "\n")
+
+
+def class_folders(names: Sequence[str]) -> list[str]:
+    """A folder for each class, in the order of the labels, that bears its name.
+
+    Letters, their marks and digits of any script stay; whatever else there is becomes a hyphen, so
+    that no name leads to another place or is refused by a system. Names that become alike are told
+    apart by their numbers.
+    """
+    wide = max(3, len(str(len(names) - 1)))
+    return [f"{number:0{wide}d}-{_plain(name)}".rstrip("-") for number, name in enumerate(names)]
+
+
+def _plain(name: str) -> str:
+    kept = [c if category(c)[0] in "LMN" else "-" for c in normalize("NFC", name)]
+    return re.sub("-+", "-", "".join(kept))[:LONGEST_NAME].strip("-")
 
 
 def _png(image: NDArray[np.uint8]) -> bytes:

@@ -15,7 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from datalens.data.documents import MAX_JSON, read_whole
 from datalens.errors import brief
+from datalens.privacy.rounding import up_to_places
 
+STOPPED = "STOPPED"
+"""A file in a run's folder, empty, while the run stands still: it was stopped, or it failed."""
 SIGN_OF_LIFE = 1.0
 """Seconds between two lines of a log that say no more than how far a stage has come."""
 
@@ -56,7 +59,7 @@ class Watcher:
     def progress(self, stage: str, done: int, total: int, *, spent: float | None = None) -> None:
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(stage.replace("-", " "), spent="")
-        text = "" if spent is None else f"epsilon {spent:.3f} of {self._epsilon:g}"
+        text = "" if spent is None else f"epsilon {up_to_places(spent, 3)} of {self._epsilon:g}"
         self._bars.update(self._tasks[stage], completed=done, total=total, spent=text)
         entry = {"stage": stage, "done": done, "total": total}
         if spent is not None:
@@ -106,6 +109,18 @@ class Watcher:
                 yield self
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def marked(run: Path) -> Iterator[None]:
+    """The run is under way in this block; whatever ends it early leaves a mark, and no reason."""
+    (run / STOPPED).unlink(missing_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # what went wrong is worth more than its mark
+            (run / STOPPED).touch()
+        raise
 
 
 T = TypeVar("T")

@@ -47,16 +47,16 @@ class Source:
     """Those of pictures where the user says nothing; None: their own."""
 
     @property
-    def options(self) -> str:
-        """How the command line was told, beside the name."""
+    def options(self) -> list[str]:
+        """How the command line was told, beside the name, word by word."""
         told = {
             "--data-dir": self.data_dir,
             "--image-size": self.image_size,
             "--classes": self.n_classes,
         }
-        shade = {None: "", True: " --colour", False: " --grey"}[self.colour]
-        values = (f" {name} {value}" for name, value in told.items() if value is not None)
-        return "".join(values) + shade
+        given = {name: str(value) for name, value in told.items() if value is not None}
+        shade = {None: [], True: ["--colour"], False: ["--grey"]}[self.colour]
+        return [word for pair in given.items() for word in pair] + shade
 
     @property
     def size(self) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from datalens.errors import DataLensError
+from datalens.privacy.rounding import rounded_up
 from datalens.workflows.report.compare import write_comparison
 
 from .test_public import certificate_of, text_of
@@ -27,8 +28,10 @@ def test_figures_are_those_of_the_certificates(made: Path, tmp_path: Path) -> No
     assert found["method"] == [c["method"] for c in told]
     assert found["records"] == ["60"] * 4 and found["delta"] == ["0.00001"] * 4
     assert found["releases"] == [str(sum(m["count"] for m in c["mechanisms"])) for c in told]
-    assert found["epsilon, certified"] == [f"{c['epsilon']['certified']:.3g}" for c in told]
-    assert found["epsilon, a record replaced"] == [f"{c['epsilon_replace']:.3g}" for c in told]
+    assert found["epsilon, certified"] == [rounded_up(c["epsilon"]["certified"], 3) for c in told]
+    assert found["epsilon, a record replaced"] == [
+        rounded_up(c["epsilon_replace"], 3) for c in told
+    ]
     assert found["steps"] == ["4", "", "8", "4"] and found["teachers"] == ["6", "", "", ""]
     assert found["noise"] == ["exact", "exact", "float-secure", "float-secure"]
     assert page.count("data:image/png") == 3 * 3  # classes of the three runs that have images

@@ -16,10 +16,11 @@ import pytest
 from PIL import Image
 
 from datalens.privacy import recompute
+from datalens.privacy.rounding import rounded_up
 from datalens.workflows.report.charts import HEIGHT, WIDTH, chart, nice_steps
-from datalens.workflows.report.page import decimal, figure, odds
+from datalens.workflows.report.page import bound, decimal, figure, odds
 from datalens.workflows.report.public import write_report
-from datalens.workflows.report.words import RELEASES, _factor, right_at_most
+from datalens.workflows.report.words import RELEASES, _factor, _often, right_at_most
 from datalens.workflows.runs import load_run
 
 from .conftest import CLASSES
@@ -142,10 +143,12 @@ def test_the_words_say_what_the_certificate_says(made: Path, name: str) -> None:
     epsilon = certificate["epsilon"][certificate["budget"]["accountant"]]
     (factor,) = re.findall(r"at most ([\d,.]+) times as likely", text)
     assert float(factor.replace(",", "")) == pytest.approx(math.e**epsilon, rel=0.01)
-    assert f"epsilon {epsilon:.3g} {'by its' if name == 'model' else 'certified'}" in text
+    assert (
+        f"epsilon {rounded_up(epsilon, 3)} {'by its' if name == 'model' else 'certified'}" in text
+    )
     assert "a remainder of 1 in 100,000, which is delta" in text
     assert "Each of the 60 records" in text
-    assert f"as left blank, epsilon is {certificate['epsilon_replace']:.3g}." in text
+    assert f"as left blank, epsilon is {rounded_up(certificate['epsilon_replace'], 3)}." in text
     assert "images are of 8 by 8 pixels, grey" in text
     often = re.findall(r"be right at most ([\d.]+) % of the time", text)
     # a thousandth more than the closed form, which it rounds up
@@ -165,8 +168,32 @@ def test_the_best_guess_is_that_of_the_worst_mechanism(epsilon: float) -> None:
     assert right_at_most(epsilon, delta) == pytest.approx(best)
 
 
+@pytest.mark.parametrize(
+    "epsilon, said",
+    [
+        (0.0, "at most 50.1 % of the time"),
+        (1.0, "at most 73.2 % of the time"),
+        (8.0, "at most 99.97 % of the time"),
+        (10.0, "at most 99.996 % of the time"),
+        (14.0, "at most 1,202,617 times in 1,202,618"),
+        (100.0, "as good as always"),
+        (10_000.0, "as good as always"),
+    ],
+)
+def test_how_often_is_a_number_that_is_not_too_small(epsilon: float, said: str) -> None:
+    assert _often(epsilon, 1e-5) == said
+    for step in range(250):
+        at = epsilon + step / 10
+        numbers = [float(n.replace(",", "")) for n in re.findall(r"[\d,.]+", _often(at, 1e-5))]
+        if numbers:
+            shown = numbers[0] / (numbers[1] if len(numbers) == 2 else 100)
+            assert right_at_most(at, 1e-5) <= shown + 4e-16 and shown < 1  # floats end there
+        else:
+            assert at > 27
+
+
 def test_a_factor_can_be_read_however_large() -> None:
-    assert [_factor(n) for n in (0.0, 1.0, 10.0)] == ["1", "2.72", "22,026"]
+    assert [_factor(n) for n in (0.0, 1.0, 10.0)] == ["1", "2.72", "22,027"]
     assert _factor(10_000.0) == "10 to the power of 4,343"  # 10000 / ln 10 = 4342.9
     assert right_at_most(10_000.0, 1e-5) == 1
 
@@ -191,9 +218,17 @@ def test_what_protects_nobody_says_so(made: Path) -> None:
     for name, why in (("seeded", "came from a seed"), ("bare", "Nothing was protected")):
         text = text_of(page_of(made / name))
         assert text.count("NOT PRIVATE") >= 3 and why in text
-        assert "may be published" not in text and "No picture shows a real record" not in text
+        assert "may be published" not in text and "was paid for" not in text
         assert "Do not publish it" in text
     assert "epsilon, certified" not in text_of(page_of(made / "bare"))
+
+
+@pytest.mark.parametrize("name", ["votes", "plain", "sampled"])
+def test_pictures_are_said_to_be_what_they_are(made: Path, name: str) -> None:
+    """A certificate bounds what they can show of a record; it does not say that they show none."""
+    text = text_of(page_of(made / name))
+    assert "generator, which has seen records only through what was paid for." in text
+    assert "real record" not in text
 
 
 def test_other_entries_of_the_ledger_are_counted(made: Path) -> None:
@@ -232,3 +267,17 @@ def test_numbers_as_people_write_them() -> None:
     assert [figure(n) for n in (0.98765, 12345.6, 3.0, 66)] == ["0.988", "12,346", "3", "66"]
     assert [decimal(n) for n in (1e-5, 0.25, 1e-9)] == ["0.00001", "0.25", "1e-09"]
     assert [odds(n) for n in (1e-5, 1e-310)] == ["1 in 100,000", "1e-310"]
+
+
+@pytest.mark.parametrize("releases, told", [(1, "0 1"), (2, "0 1 2"), (86, "0 20 40 60 80")])
+def test_releases_are_counted_in_whole_numbers(releases: int, told: str) -> None:
+    found = chart({"certified": (range(releases + 1), [1.0] * (releases + 1))}, {})
+    assert found is not None and " ".join(tick.label for tick in found.across) == told
+
+
+def test_bounds_are_rounded_up() -> None:
+    """Figures that the nearest would understate: 0.984, 12,345, 0.00003333, 1 in 60,002."""
+    assert [bound(n) for n in (0.98401, 12345.1, 3.0, 1e6)] == ["0.985", "12,346", "3", "1,000,000"]
+    assert decimal(1 / 30_000) == "0.000033334" and odds(1 / 60_001.6) == "1 in 60,001"
+    for epsilon in (0.001, 0.31, 1.0, 2.5, 6.99, 7.01, 20.0, 29.9):
+        assert float(_factor(epsilon).replace(",", "")) >= math.exp(epsilon)

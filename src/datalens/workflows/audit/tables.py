@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from datalens.privacy.rounding import down_to_places, up_to_places
 from datalens.workflows.bench.tables import Rows
 
 LEGEND = (
@@ -22,10 +23,10 @@ def audit_tables(result: dict[str, Any]) -> dict[str, Rows]:
                     entry["attack"],
                     f"{entry['trials_in_each_world']:,}",
                     f"{bound['delta']:g}",
-                    f"{bound['epsilon_at_least']:.3f}",
-                    f"{bound['exact']:.3f}",
-                    f"{bound['certified']:.3f}",
-                    f"{entry['largest_move']:.3f}",
+                    down_to_places(bound["epsilon_at_least"], 3),
+                    up_to_places(bound["exact"], 3),
+                    up_to_places(bound["certified"], 3),
+                    up_to_places(entry["largest_move"], 3),
                     "holds" if bound["holds"] and entry["largest_move"] <= 1 else "EXCEEDED",
                 ]
                 for entry in result["attacks"]

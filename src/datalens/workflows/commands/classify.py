@@ -56,6 +56,7 @@ def classify(
     from datalens.synthesizers.session import Stopped
     from datalens.workflows.fitting import fit_run, make_classifier, resume_run
     from datalens.workflows.source import Source
+    from datalens.workflows.suggesting import command
 
     source = Source(
         name=dataset, data_dir=data_dir, image_size=image_size, colour=colour, n_classes=classes
@@ -87,15 +88,15 @@ def classify(
             out = out or free_name(dataset, method, epsilon, private=not not_private)
             result = fit_run(classifier, source, out, ledger=ledger, seed=seed)
     except (Stopped, KeyboardInterrupt):
-        words = f"{dataset}{source.options} --out {out} --resume"
-        typer.echo(f"Stopped. Go on with: datalens classify {words}", err=True)
+        words = command("classify", dataset, *source.options, "--out", out, "--resume")
+        typer.echo(f"Stopped. Go on with: {words}", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(result)
         return
     print_cost(result)
-    run = result["run"]
-    typer.echo(f"Next: datalens predict {run} FOLDER --out predictions.csv")
+    words = command("predict", result["run"], "FOLDER", "--out", "predictions.csv")
+    typer.echo(f"Next: {words}")
 
 
 def predict(

@@ -107,6 +107,8 @@ def _buy(
     *,
     as_json: bool,
 ) -> None:
+    from datalens.privacy.rounding import rounded_up
+    from datalens.workflows.suggesting import command
     from datalens.workflows.validating import validate
 
     try:
@@ -120,10 +122,11 @@ def _buy(
     low, high = result["accuracy_interval"]
     typer.echo(
         f"accuracy {result['accuracy']:.4f} on {result['test_images']} held-out records, bought for"
-        f" epsilon {result['epsilon']['certified']:.4g} of the ledger {result['ledger']}"
+        f" epsilon {rounded_up(result['epsilon']['certified'])} of the ledger {result['ledger']}"
     )
     typer.echo(f"Without the noise it lies between {low:.4f} and {high:.4f}, with 95 %.")
-    typer.echo(f"It may be published with {result['out']}: datalens verify {result['out']}")
+    check = command("verify", result["out"])
+    typer.echo(f"It may be published with {result['out']}: {check}")
 
 
 def _show(result: dict[str, Any]) -> None:

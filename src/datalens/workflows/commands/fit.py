@@ -99,6 +99,7 @@ def fit(
     from datalens.workflows.progress import Listener
     from datalens.workflows.runs import is_private
     from datalens.workflows.source import Source
+    from datalens.workflows.suggesting import command
     from datalens.workflows.tensorboard import Board
     from datalens.workflows.watch.server import serving
 
@@ -146,7 +147,7 @@ def fit(
                         "A resumed run keeps its settings; give none with --resume."
                     )
                 if dashboard and first:
-                    _show(stack.enter_context(serving(out)))
+                    _show(stack.enter_context(serving(out, to_the_end=True)))
                 result = resume_run(source, out, epsilon=epsilon, ranks=ranks, listeners=listeners)
             else:
                 if epsilon is None and is_private(method):
@@ -157,7 +158,7 @@ def fit(
                 out = out or free_name(dataset, method, epsilon, private=not not_private)
                 out = Path(ranks.tell("out", bytes(out)).decode())
                 if dashboard and first:
-                    _show(stack.enter_context(serving(out)))
+                    _show(stack.enter_context(serving(out, to_the_end=True)))
                 result = fit_run(
                     synthesizer,
                     source,
@@ -170,8 +171,8 @@ def fit(
     except (Stopped, KeyboardInterrupt):
         if not first:
             raise typer.Exit(130) from None
-        words = f"{dataset}{source.options} --out {out} --resume"
-        typer.echo(f"Stopped. Go on with: datalens fit {words}", err=True)
+        words = command("fit", dataset, *source.options, "--out", out, "--resume")
+        typer.echo(f"Stopped. Go on with: {words}", err=True)
         raise typer.Exit(130) from None
     if not first:
         return
@@ -215,22 +216,31 @@ def free_name(dataset: str, method: str, epsilon: float | None, *, private: bool
 
 def print_cost(result: dict[str, Any]) -> None:
     """What a run has spent."""
+    from datalens.privacy.rounding import rounded_up, up_to_places
+
     if not result["private"]:
         typer.echo(NOT_PRIVATE[result["noise"]])
     found = result["epsilon"]
-    words = [f"{found[name]:.4f} {word}" for name, word in ACCOUNTANTS.items() if name in found]
+    words = [
+        f"{up_to_places(found[name], 4)} {word}"
+        for name, word in ACCOUNTANTS.items()
+        if name in found
+    ]
     if words:
         typer.echo(
-            f"epsilon {', '.join(words)}; delta {result['delta']:g};"
-            f" {result['epsilon_replace']:.4f} if a record is replaced."
+            f"epsilon {', '.join(words)}; delta {rounded_up(result['delta'], 6)};"
+            f" {up_to_places(result['epsilon_replace'], 4)} if a record is replaced."
         )
     typer.echo(f"{result['releases']} releases in {result['seconds']:.0f} s.")
 
 
 def _print_fit(result: dict[str, Any]) -> None:
+    from datalens.workflows.suggesting import command
+
     print_cost(result)
     if result["left_over"]:
         typer.echo(f"{result['left_over']} left-over records reached no teacher.")
     run = result["run"]
     typer.echo(f"Picture: {run}/samples.png   Report: {run}/report.html")
-    typer.echo(f"Next: datalens sample {run} --count 5000 --out synthetic")
+    words = command("sample", run, "--count", 5000, "--out", "synthetic")
+    typer.echo(f"Next: {words}")

@@ -1,5 +1,6 @@
 """What is here: `methods`, `data`, `demo`, `bench`."""
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -206,7 +207,7 @@ def utility(
     options = {"epsilons": epsilons, "methods": methods, "seeds": seeds}
     words = [f"--{name} {value}" for name, value in options.items()]
     words += [f"--jobs {jobs}"] if jobs else []
-    words += [f"--set {text}" for text in set_ or []]
+    words += [f"--set {shlex.quote(text)}" for text in set_ or []]
     words += ["--held-out"] if held_out else []
     words += [f"--images {images}"] if images else []
     words += ["--seeded"] if seeded else []
@@ -227,7 +228,7 @@ def utility(
             seeds=seeds,
             jobs=jobs or usual_jobs(cells),
             out=out,
-            command=" ".join([f"datalens bench utility --datasets {names}", *words]),
+            command=" ".join([f"datalens bench utility --datasets {shlex.quote(names)}", *words]),
             images=images,
             seeded=seeded,
             data_dir=data_dir,

@@ -15,42 +15,63 @@ def report(
     internal: Annotated[
         bool, typer.Option("--internal", help="Figures of real data too; not to be published.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="FILE.html for a comparison.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="FILE.html; else in the run, or comparison.html here.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a report as one HTML file that loads nothing: RUN/report.html may be published.
 
-    With --internal it is RUN/internal/report.html, and may not. Several runs are compared in --out.
+    With --internal it is RUN/internal/report.html, and may not. Several runs are compared in
+    comparison.html in this folder, numbered if there is one already.
     """
     from datalens.privacy.verify import verify
-    from datalens.workflows.report.compare import write_comparison
+    from datalens.workflows.report.compare import free_place, write_comparison
     from datalens.workflows.report.internal import write_internal
+    from datalens.workflows.report.page import check_target
     from datalens.workflows.report.public import write_report
     from datalens.workflows.runs import load_any
+    from datalens.workflows.suggesting import command
 
-    if (out is None) is (len(runs) > 1):
-        raise DataLensError(
-            "--out names the page that compares several runs; give both or neither."
-        )
+    if out is not None:
+        check_target(out)
+    private = True
     for run in runs:
-        load_any(run)  # what is no finished run is said to be none
+        private &= load_any(run).certificate["private"]  # what is no finished run is said so
         if wrong := verify(run):
             raise DataLensError(
                 f"The certificate of {run} does not hold, so there is nothing to report:"
-                f" {wrong[0]} See datalens verify {run}."
+                f" {wrong[0]} See {command('verify', run)}."
             )
-    if out is not None:
-        page = write_comparison(runs, out, internal=internal)
+    if len(runs) > 1:
+        page = write_comparison(runs, out or free_place(internal=internal), internal=internal)
     else:
-        page = write_internal(runs[0]) if internal else write_report(runs[0])
+        page = (write_internal if internal else write_report)(runs[0], out=out)
     if as_json:
         print_json({"report": str(page), "internal": internal, "runs": [str(run) for run in runs]})
         return
     typer.echo(f"Report: {page}")
     if internal:
+        _after_internal(runs)
+    elif len(runs) > 1:
+        may = "it may be published" if private else "NOT PRIVATE, so do not publish it"
+        typer.echo(f"Next: open it in a browser; {may}.")
+    elif (runs[0] / "internal").is_dir():
+        typer.echo(
+            f"Next: {command('export', runs[0], '--out', 'public')}   (what may be published)"
+        )
+
+
+def _after_internal(runs: list[Path]) -> None:
+    from datalens.workflows.report.internal import measured
+    from datalens.workflows.suggesting import command
+
+    if len(runs) > 1 or measured(runs[0]):
         typer.echo("INTERNAL: its figures come from real data. Do not publish it.")
-    elif out is None and (runs[0] / "internal").is_dir():
-        typer.echo(f"Next: datalens export {runs[0]} --out public   (what may be published)")
+        typer.echo("Next: open it in a browser, where the records are.")
+    else:
+        typer.echo("INTERNAL: nothing has been measured on real data yet. Do not publish it.")
+        typer.echo(f"Next: {command('evaluate', runs[0], '--on', 'DATA')}   (then this again)")
 
 
 def watch(

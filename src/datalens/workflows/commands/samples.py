@@ -25,6 +25,7 @@ def sample(
     from datalens.workflows.outputs import Samples, check_target, write_samples
     from datalens.workflows.progress import counted
     from datalens.workflows.runs import load_run
+    from datalens.workflows.suggesting import command
 
     check_target(out, count)
     synthesizer = load_run(run)
@@ -52,7 +53,7 @@ def sample(
         if warning:
             typer.echo(warning)
         typer.echo(f"{count} images in {out}.")
-        typer.echo(f"Next: datalens report {run}")
+        typer.echo(f"Next: {command('report', run)}")
 
 
 def _classes(labels: str, names: tuple[str, ...]) -> list[int]:
@@ -86,10 +87,11 @@ def export(
 ) -> None:
     """Copy the half of a run that may be published, and nothing else."""
     from datalens.workflows.publishing import export as copy
+    from datalens.workflows.suggesting import command
 
     names = copy(run, out)
     if as_json:
         print_json({"out": str(out), "files": names})
     else:
         typer.echo(f"{out}: {', '.join(names)}")
-        typer.echo(f"Whoever gets it can check it: datalens verify {out}")
+        typer.echo(f"Whoever gets it can check it: {command('verify', out)}")

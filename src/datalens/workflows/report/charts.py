@@ -65,7 +65,7 @@ def chart(curves: Mapping[str, Points], labels: Mapping[str, str]) -> Chart | No
         across=tuple(
             Tick(at=WIDTH * step / far, label=f"{step:,.6g}")
             for step in nice_steps(far)
-            if step <= far
+            if step <= far and step == int(step)  # releases and steps are whole
         ),
         up=tuple(Tick(at=HEIGHT * (1 - step / high), label=f"{step:.6g}") for step in steps),
     )

@@ -6,8 +6,8 @@ from typing import Any
 
 from datalens.data.documents import read_json, reading
 from datalens.errors import DataLensError
-from datalens.workflows.report.internal import EVALUATION, TIMINGS
-from datalens.workflows.report.page import decimal, figure, per_cent, render, write
+from datalens.workflows.report.internal import EVALUATION, TIMINGS, check_place
+from datalens.workflows.report.page import bound, decimal, figure, per_cent, render, write
 from datalens.workflows.report.published import ClassSamples, Published, published
 
 MOST_RUNS = 12
@@ -31,11 +31,8 @@ def write_comparison(runs: list[Path], out: Path, *, internal: bool = False) -> 
         raise DataLensError("A run is named twice; a comparison needs different runs.")
     if len(runs) > MOST_RUNS:
         raise DataLensError(f"A page has room for {MOST_RUNS} runs; {len(runs)} were named.")
-    if internal and (out.resolve().parent / "certificate.json").exists():
-        raise DataLensError(
-            f"{out.parent} is a run, whose files may be published; an internal page must lie"
-            " elsewhere: name another --out."
-        )
+    if internal:
+        check_place(out)
     found = told_apart([published(run) for run in runs])
     rows = [*public_rows(found), *(internal_rows(runs) if internal else ())]
     with reading(runs[0]):
@@ -47,6 +44,16 @@ def write_comparison(runs: list[Path], out: Path, *, internal: bool = False) -> 
             classes=by_class(found),
         )
     return write(page, out)
+
+
+def free_place(*, internal: bool) -> Path:
+    """comparison.html in this folder; what is there already may be somebody's, and stays."""
+    stem = "comparison-INTERNAL" if internal else "comparison"
+    for number in range(1, 10_000):
+        path = Path(f"{stem}.html" if number == 1 else f"{stem}-{number}.html")
+        if not path.exists() and not path.is_symlink():
+            return path
+    raise DataLensError(f"This folder is full of pages called {stem}; give --out.")
 
 
 def told_apart(runs: list[Published]) -> list[Published]:
@@ -79,10 +86,10 @@ def public_rows(runs: list[Published]) -> list[Row]:
         row("method", [c["method"] for c in certificates]),
         row("private", ["yes" if c["private"] else "NOT PRIVATE" for c in certificates]),
         *(
-            row(words, [_figure(c["epsilon"].get(n)) for c in certificates])
+            row(words, [_bound(c["epsilon"].get(n)) for c in certificates])
             for n, words in names.items()
         ),
-        row("epsilon, a record replaced", [_figure(c["epsilon_replace"]) for c in certificates]),
+        row("epsilon, a record replaced", [_bound(c["epsilon_replace"]) for c in certificates]),
         row("delta", [decimal(c["delta"]) if c["delta"] else "" for c in certificates]),
         row("releases", [f"{c['releases']:,}" for c in certificates]),
         row("steps", [_count(c["facts"].get("steps")) for c in certificates]),
@@ -121,6 +128,10 @@ def by_class(runs: list[Published]) -> dict[str, list[tuple[str, ClassSamples]]]
 
 def _figure(number: Any) -> str:
     return "" if number is None else figure(number)
+
+
+def _bound(number: Any) -> str:
+    return "" if number is None else bound(number)
 
 
 def _count(number: Any) -> str:

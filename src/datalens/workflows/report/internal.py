@@ -26,11 +26,14 @@ PRDC = {
 }
 
 
-def write_internal(run: Path) -> Path:
-    """Render RUN/internal/report.html from what the run and its evaluation left inside.
+def write_internal(run: Path, *, out: Path | None = None) -> Path:
+    """Render RUN/internal/report.html, or `out`, from what run and evaluation left inside.
 
-    Guarantee: none, on purpose. It is written to RUN/internal, which is never exported.
+    Guarantee: none, on purpose. It is written to RUN/internal, which is never exported, or to
+    where its owner says, but never among files that may be published.
     """
+    if out is not None:
+        check_place(out)
     inside = run / "internal"
     if not inside.is_dir():
         raise DataLensError(
@@ -39,7 +42,22 @@ def write_internal(run: Path) -> Path:
     found = contents(run)
     with reading(inside / EVALUATION):
         page = render("internal.html.j2", **found)
-    return write(page, inside / "report.html")
+    return write(page, out or inside / "report.html")
+
+
+def check_place(out: Path) -> None:
+    """Refuse to put an internal page beside files that may be published."""
+    if (out.resolve().parent / "certificate.json").exists():
+        raise DataLensError(
+            f"{out.parent} is a run, whose files may be published; an internal page must lie"
+            " elsewhere: name another --out."
+        )
+
+
+def measured(run: Path) -> bool:
+    """Whether anything was computed on real records, so that an internal page has figures."""
+    inside = run / "internal"
+    return any((inside / name).exists() for name in (EVALUATION, AUDIT, DIAGNOSIS))
 
 
 def contents(run: Path) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import math
+import shlex
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import jinja2
 
 from datalens.errors import DataLensError
+from datalens.privacy.rounding import down_to_places, rounded_up, up_to_places
 
 STYLE, FILTER = "style.css", "filter.js"
 POLICY = (
@@ -40,6 +43,12 @@ def render(template: str, *, script: str = FILTER, policy: str = POLICY, **value
     return page.render(style=style, script=code, policy=allowed, **values)
 
 
+def check_target(target: Path) -> None:
+    """A page takes the place of a page, never of a certificate or a generator."""
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise DataLensError(f"{target} is no name for a page; name FILE.html.")
+
+
 def write(page: str, target: Path) -> Path:
     """The page in a file, or one sentence."""
     try:
@@ -61,14 +70,24 @@ def figure(number: float) -> str:
     return f"{number:.3g}"
 
 
+def bound(number: float) -> str:
+    """The same for what is stated as the most: rounded up."""
+    if abs(number) >= 1000:
+        return f"{int(up_to_places(number, 0)):,}" if math.isfinite(number) else "inf"
+    return rounded_up(number, 3)
+
+
 def decimal(number: float) -> str:
-    """A small number written out, as far as that can be read."""
-    return f"{number:.9f}".rstrip("0") if 1e-7 <= number < 1 else f"{number:g}"
+    """A delta written out, as far as that can be read: rounded up, as any bound."""
+    written = 1e-7 <= number < 1
+    return up_to_places(number, 9).rstrip("0") if written else rounded_up(number, 6)
 
 
 def odds(number: float) -> str:
-    """A small probability: one in so many."""
-    return f"1 in {1 / number:,.0f}" if number >= 1e-12 else f"{number:g}"
+    """A small probability: one in so many, and not in more."""
+    if number < 1e-12:
+        return rounded_up(number, 6)
+    return f"1 in {int(down_to_places(1 / number, 0)):,}"
 
 
 def _allowed(text: str) -> str:
@@ -78,7 +97,9 @@ def _allowed(text: str) -> str:
 _FILTERS: dict[str, Callable[..., str]] = {
     "per_cent": per_cent,
     "figure": figure,
+    "bound": bound,
     "decimal": decimal,
     "odds": odds,
+    "shell": shlex.quote,
     "count": lambda number: f"{number:,}",
 }

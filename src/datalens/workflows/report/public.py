@@ -13,12 +13,12 @@ from datalens.workflows.report.published import Published, published
 from datalens.workflows.report.words import ACCOUNTANTS, RELEASES, answers
 
 
-def write_report(run: Path, learner: AnyLearner | None = None) -> Path:
-    """Render RUN/report.html from the published files alone."""
+def write_report(run: Path, learner: AnyLearner | None = None, *, out: Path | None = None) -> Path:
+    """Render RUN/report.html, or `out`, from the published files alone."""
     found = published(run, learner)
     with reading(run / "certificate.json"):  # what does not fit together is said of it
         page = render("report.html.j2", **contents(found))
-    return write(page, run / "report.html")
+    return write(page, out or run / "report.html")
 
 
 def contents(run: Published) -> dict[str, Any]:

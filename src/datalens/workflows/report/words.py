@@ -3,7 +3,8 @@
 import math
 from typing import Any, NamedTuple
 
-from datalens.workflows.report.page import figure, odds
+from datalens.privacy.rounding import rounded_up, up_to_places
+from datalens.workflows.report.page import bound, odds
 from datalens.workflows.report.published import Published
 
 RELEASES = {
@@ -35,6 +36,12 @@ ACCOUNTANTS = {
 """What a certificate's epsilons are called."""
 
 
+MOST_PLACES = 3
+"""Digits after the point of a per cent that people still read."""
+RAREST = 1e-12
+"""A chance of being wrong that is none."""
+
+
 class Answer(NamedTuple):
     question: str
     answer: str
@@ -59,18 +66,18 @@ def _promise(run: Published) -> Answer:
         "What is promised?",
         "A limit on how much any one record can show. Had that record been left blank, whatever"
         f" this run publishes would have been at most {_factor(epsilon)} times as likely or as"
-        f" unlikely; the factor is e to the power of epsilon, {figure(epsilon)}. Beyond that"
+        f" unlikely; the factor is e to the power of epsilon, {bound(epsilon)}. Beyond that"
         f" there is a remainder of {odds(certificate['delta'])}, which is delta."
         f" The noise that hides the record: {certificate['noise']['source']}.",
     )
 
 
 def _factor(epsilon: float) -> str:
-    """e to the power of epsilon, as far as it can be written out."""
+    """e to the power of epsilon, rounded up, as far as it can be written out."""
     if epsilon < 7:
-        return f"{math.exp(epsilon):.3g}"
+        return rounded_up(math.exp(epsilon), 3)
     if epsilon < 30:
-        return f"{math.exp(epsilon):,.0f}"
+        return bound(math.exp(epsilon))
     return f"10 to the power of {math.ceil(epsilon / math.log(10)):,}"
 
 
@@ -80,17 +87,27 @@ def _means(run: Published) -> Answer:
         "What does that mean for one person?",
         "Imagine somebody who knows every other record, has everything that was published, and"
         " is to say whether one certain image was among the records. A guess is right half of the"
-        f" time. This promise lets them be right {_often(right_at_most(epsilon, delta))}; an"
-        f" epsilon of 1 would let them be right {_often(right_at_most(1.0, delta))}, and the"
+        f" time. This promise lets them be right {_often(epsilon, delta)}; an"
+        f" epsilon of 1 would let them be right {_often(1.0, delta)}, and the"
         " smaller epsilon, the nearer to a guess. This bounds the strongest adversary there can"
         " be. It does not say what a real one achieves.",
     )
 
 
-def _often(share: float) -> str:
-    """Rounded up, for it is said to be the most."""
-    tenths = math.ceil(1000 * share)
-    return f"at most {tenths / 10:.1f} % of the time" if tenths < 1000 else "as good as always"
+def _often(epsilon: float, delta: float) -> str:
+    """Rounded up, for it is said to be the most; with as many digits as it takes not to be 100 %.
+
+    Where those are too many to read it is told by how rarely the adversary is wrong.
+    """
+    share = 100 * right_at_most(epsilon, delta)
+    for places in range(1, MOST_PLACES + 1):
+        if float(shown := up_to_places(share, places)) < 100:
+            return f"at most {shown} % of the time"
+    wrong = (1 - delta) * math.exp(-epsilon) / (1 + math.exp(-epsilon))
+    if wrong < RAREST:
+        return "as good as always"
+    times = int(up_to_places(1 / wrong, 0))
+    return f"at most {times - 1:,} times in {times:,}"
 
 
 def _no_promise(certificate: dict[str, Any]) -> Answer:
@@ -113,7 +130,7 @@ def _who(run: Published) -> Answer:
     elif certificate["epsilon_replace"] is not None:
         answer += (
             " If a record is thought of as exchanged for another, not as left blank, epsilon is"
-            f" {figure(certificate['epsilon_replace'])}."
+            f" {bound(certificate['epsilon_replace'])}."
         )
     return Answer("Who is protected?", answer)
 

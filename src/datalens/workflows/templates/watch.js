@@ -32,7 +32,7 @@ function stageRow(stage) {
 function show(state) {
   const last = state.stages.at(-1);
   tell("about", [state.method, state.data].filter(Boolean).join(" on ") || "Waiting for the run to begin.");
-  tell("epsilon", state.epsilon.toPrecision(3));
+  tell("epsilon", state.epsilon_shown);
   tell("budget", state.budget === null ? "there is no budget" : "of " + state.budget);
   if (last) {
     tell("done", last.done + " of " + last.total);
@@ -47,11 +47,15 @@ function show(state) {
     at("picture").hidden = false;
     at("none").hidden = true;
   }
-  if (state.finished) {
-    tell("way", "Run finished");
-    tell("pace", "");
-    tell("said", "Its report is report.html in its folder.");
-  }
+  const ended = { finished: "Run finished", stopped: "Run stopped" };
+  const goOn = " Go on with: " + state.go_on;
+  tell("way", ended[state.standing] || (state.silent ? "No news from this run" : "Run under way"));
+  document.title = state.run + ": " + state.standing;
+  if (state.finished) tell("said", "Its report is report.html in its folder.");
+  else if (state.standing === "stopped") tell("said", "Nothing is lost that was paid for." + goOn);
+  else if (state.silent) tell("said", "Nothing has been logged for long. If it was ended:" + goOn);
+  else tell("said", "");
+  tell("pace", state.standing === "under way" ? "of this stage, at the pace of recent steps" : "");
 }
 
 async function ask() {
@@ -62,6 +66,9 @@ async function ask() {
     document.body.dataset.shown = "yes";
     if (state.finished) return;
   } catch (error) {
+    tell("way", "No longer followed");
+    tell("left", "–");
+    tell("pace", "");
     tell("said", "The server has ended; what is shown is the last that was seen.");
   }
   setTimeout(ask, 2000);

@@ -2,8 +2,10 @@
 
 import hmac
 import json
+import math
 import secrets
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +28,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 LONGEST_PATH = 200
+LONGEST_GOODBYE = 5.0
+"""Seconds: a page asks every two."""
 
 
 class Server(ThreadingHTTPServer):
@@ -44,6 +48,9 @@ class Server(ThreadingHTTPServer):
         name = self.follower.name
         self.page = render("watch.html.j2", script="watch.js", policy=POLICY, run=name)
         self.lock = threading.Lock()
+        self.asked = -math.inf
+        """When somebody last asked for the state."""
+        self.said_the_end = False
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -51,6 +58,14 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A browser that goes away in the middle of an answer is nobody's concern."""
+
+    def linger(self) -> None:
+        """Wait until a page that is open has heard how it ended; none is waited for long."""
+        end = time.monotonic() + LONGEST_GOODBYE
+        while time.monotonic() < end and not self.said_the_end:
+            if time.monotonic() - self.asked > LONGEST_GOODBYE:
+                return  # nobody is looking
+            time.sleep(0.05)
 
     @property
     def url(self) -> str:
@@ -75,7 +90,10 @@ class _Handler(BaseHTTPRequestHandler):
         if name == "state.json":
             with server.lock:
                 state = server.follower.state()
-            return self._answer(200, json.dumps(state).encode(), "application/json")
+            self._answer(200, json.dumps(state).encode(), "application/json")
+            server.asked = time.monotonic()
+            server.said_the_end = state["standing"] != "under way"
+            return None
         if name == "samples.png" and (picture := server.follower.picture()) is not None:
             return self._answer(200, picture, "image/png")
         return self._answer(404, b"There is nothing here.\n")
@@ -94,13 +112,15 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(run: Path, *, port: int = 0) -> Iterator[str]:
-    """The page's address, for as long as the block lasts."""
+def serving(run: Path, *, port: int = 0, to_the_end: bool = False) -> Iterator[str]:
+    """The page's address, for as long as the block lasts; `to_the_end`, until it has heard it."""
     with Server(run, port=port) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
             yield server.url
         finally:
+            if to_the_end:
+                server.linger()
             server.shutdown()
             thread.join()

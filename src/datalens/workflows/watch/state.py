@@ -10,9 +10,16 @@ from typing import Any
 
 from datalens.data.documents import MAX_JSON, read_whole
 from datalens.errors import DataLensError
+from datalens.privacy.rounding import rounded_up
 from datalens.synthesizers.learner import read_config
+from datalens.synthesizers.private_classifier import CLASSIFIERS
+from datalens.workflows.progress import STOPPED
+from datalens.workflows.suggesting import command
+from datalens.workflows.watch.pace import Pace
 
 LOG, PICTURE, DONE = "log.jsonl", "samples.png", "certificate.json"
+SILENT = 600.0
+"""Seconds without news after which a run may have ended without a word, or ten usual steps."""
 MAX_PICTURE = 16 * 2**20
 LONGEST_NAME = 40
 
@@ -21,15 +28,22 @@ class Follower:
     """Reads a run folder again and again, and sees how fast it gets on.
 
     Guarantee: it opens config.toml, log.jsonl and samples.png, which are published, and of
-    certificate.json it sees whether it is there. Nothing under internal/ is ever opened. The log
-    bears no times; those shown are this reader's own, from when it first saw a line.
+    certificate.json and the mark of a stopped run it sees whether they are there. Nothing under
+    internal/ is ever opened. The log bears no times; those shown are this reader's own, from when
+    it first saw a line, and how old the file is.
     """
 
-    def __init__(self, run: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._run, self._clock = run, clock
+    def __init__(
+        self,
+        run: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._run, self._clock, self._wall = run, clock, wall
         self.name = run.name or run.resolve().name
-        self._seen: dict[str, tuple[float, int]] = {}
-        """For each stage, when it was first seen and how much was done then."""
+        self._paces: dict[str, Pace] = {}
+        """Of each stage, from when it was first seen."""
 
     def state(self) -> dict[str, Any]:
         """As the page shows it."""
@@ -41,16 +55,25 @@ class Follower:
         ]
         config = self._config()
         settings, data = config.get("settings", {}), config.get("data", {})
+        pace = self._pace(stages[-1]) if stages else None
+        standing = self._standing()
+        left = None
+        if pace and standing == "under way":
+            left = pace.seconds_left(self._clock(), stages[-1]["total"])
         return {
             "run": self.name,
             "method": str(config.get("method", "")),
             "data": str(data.get("name", "")) if isinstance(data, dict) else "",
             "budget": _number(settings.get("epsilon")) if isinstance(settings, dict) else None,
             "epsilon": max(spent, default=0.0),
+            "epsilon_shown": rounded_up(max(spent, default=0.0), 3),
             "stages": stages,
-            "seconds_left": self._seconds_left(stages[-1]) if stages else None,
+            "seconds_left": left,
             "picture": self._picture_version(),
-            "finished": (self._run / DONE).is_file(),
+            "finished": standing == "finished",
+            "standing": standing,
+            "silent": standing == "under way" and self._silent(pace),
+            "go_on": self._go_on(config.get("method")),
         }
 
     def picture(self) -> bytes | None:
@@ -88,13 +111,29 @@ class Follower:
                 found.append(entry)
         return found
 
-    def _seconds_left(self, stage: dict[str, Any]) -> float | None:
-        """Of the stage under way, at the pace seen so far; None before there is a pace."""
+    def _pace(self, stage: dict[str, Any]) -> Pace:
+        """Of the stage under way, as far as it has been seen."""
         now, done = self._clock(), stage["done"]
-        since, before = self._seen.setdefault(stage["stage"], (now, done))
-        if done <= before or now <= since:
-            return None
-        return (stage["total"] - done) * (now - since) / (done - before)
+        pace = self._paces.setdefault(stage["stage"], Pace(now, done))
+        pace.saw(now, done)
+        return pace
+
+    def _standing(self) -> str:
+        if (self._run / DONE).is_file():
+            return "finished"
+        return "stopped" if (self._run / STOPPED).is_file() else "under way"
+
+    def _silent(self, pace: Pace | None) -> bool:
+        """Whether nothing has been logged for long: a run that is killed leaves no mark."""
+        with suppress(OSError, DataLensError):
+            age = self._wall() - self._file(LOG).stat().st_mtime
+            return age > max(SILENT, 10 * ((pace and pace.step) or 0.0))
+        return False
+
+    def _go_on(self, method: object) -> str:
+        """The command that goes on with it; which data it is about, its owner knows."""
+        verb = "classify" if method in CLASSIFIERS else "fit"
+        return command(verb, "DATA", "--out", self._run, "--resume")
 
     def _picture_version(self) -> int | None:
         """Another number when there is another picture."""

@@ -81,7 +81,12 @@ def test_a_good_budget_is_led_to_the_default(run: Any) -> None:
     for word in ("--vote-share 0.2", "class-gaussian", "by the paper", "missed", "teachers"):
         assert word in found.out
     costs = re.findall(r"│ (\d) │ ([\d.]+) +│ ([\d.]+) +│ ([\d.]+) +│", found.out)
-    assert costs == [(str(i), "1.0000", "1.2168", "0.9150") for i in range(1, 9)]
+    options = run("plan", "mnist", "--epsilon", 1, "--no-calibrate", "--json").json["options"]
+    for i, (option, shown) in enumerate(zip(options, costs, strict=True), 1):
+        exact = [option["epsilon"][name] for name in ("certified", "paper", "gaussian")]
+        assert exact == pytest.approx([1, 1.2168, 0.915], abs=1e-3) and shown[0] == str(i)
+        above = [float(figure) - epsilon for figure, epsilon in zip(shown[1:], exact, strict=True)]
+        assert all(-1e-12 <= more < 1e-4 for more in above)  # rounded up
     assert max(len(line) for line in found.out.splitlines() if line[:1] in "┏┃┡│└") <= 80
 
 

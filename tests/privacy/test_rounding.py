@@ -14,7 +14,7 @@ from datalens.privacy.rounding import (
     rounded_up,
     up_to_places,
 )
-from datalens.privacy.wording import nearest_statement, statement
+from datalens.privacy.wording import statement
 
 CHANCE = np.random.default_rng(0)
 MANY = [float(v) for v in 10 ** CHANCE.uniform(-12, 12, 4000)]
@@ -82,5 +82,5 @@ def test_a_certificate_says_no_less_than_was_spent() -> None:
 def test_words_of_earlier_certificates_are_known() -> None:
     """They were rounded to the nearest; what is wrong in them otherwise stays wrong."""
     words = {"private": True, "delta": 1e-5, "records": 60, "noise": "exact"}
-    assert "(0.996, 1e-05)" in nearest_statement(epsilon=0.99601, **words)
-    assert nearest_statement(epsilon=1.0, **words) == statement(epsilon=1.0, **words)
+    assert "(0.996, 1e-05)" in statement(epsilon=0.99601, nearest=True, **words)
+    assert statement(epsilon=1.0, nearest=True, **words) == statement(epsilon=1.0, **words)

@@ -27,7 +27,6 @@ from datalens.privacy.wording import (
     GAUSSIAN_IS,
     RELATION,
     if_replaced,
-    nearest_statement,
     source,
     statement,
 )
@@ -131,7 +130,7 @@ def _check_words(certificate: dict[str, Any]) -> list[str]:
         "noise": noise["kind"],
         "events": kinds,
     }
-    ours = (statement(**figures), nearest_statement(**figures))
+    ours = [statement(**figures, nearest=nearest) for nearest in (False, True)]
     true = {
         "format": certificate["format"] == FORMAT,
         "statement": certificate["statement"] in ours,

@@ -42,35 +42,15 @@ def statement(
     records: int,
     noise: str,
     events: Iterable[str] = (),
+    nearest: bool = False,
 ) -> str:
     """What the certificate says, of releases of these kinds. Only without noise there is no
-    epsilon and no delta. Both are rounded up, for they are the most that was spent."""
-    shown = (
-        "" if epsilon is None or delta is None else f"{rounded_up(epsilon)}, {rounded_up(delta, 6)}"
-    )
-    return _said(private=private, spent=shown, records=records, noise=noise, events=events)
-
-
-def nearest_statement(
-    *,
-    private: bool,
-    epsilon: float | None,
-    delta: float | None,
-    records: int,
-    noise: str,
-    events: Iterable[str] = (),
-) -> str:
-    """The same as certificates had it that rounded to the nearest figure; those still hold."""
-    shown = "" if epsilon is None or delta is None else f"{epsilon:.4g}, {delta:g}"
-    return _said(private=private, spent=shown, records=records, noise=noise, events=events)
-
-
-def if_replaced(epsilon: float) -> str:
-    """What is added to a statement for those who think of records as exchanged."""
-    return f"If a record is replaced: epsilon {rounded_up(epsilon)}."
-
-
-def _said(*, private: bool, spent: str, records: int, noise: str, events: Iterable[str]) -> str:
+    epsilon and no delta. Both are rounded up, for they are the most that was spent; earlier
+    certificates have the `nearest` figures, and still hold."""
+    spent = ""
+    if epsilon is not None and delta is not None:
+        up = f"{rounded_up(epsilon)}, {rounded_up(delta, 6)}"
+        spent = f"{epsilon:.4g}, {delta:g}" if nearest else up
     if noise == "none":
         return (
             f"{NOT_PRIVATE}. Nothing was protected: this method learns from the {records} records"
@@ -86,3 +66,8 @@ def _said(*, private: bool, spent: str, records: int, noise: str, events: Iterab
         f" respect to each of the {records} records: whether it was there or blank. Noise:"
         f" {source(noise, events)}."
     )
+
+
+def if_replaced(epsilon: float) -> str:
+    """What is added to a statement for those who think of records as exchanged."""
+    return f"If a record is replaced: epsilon {rounded_up(epsilon)}."

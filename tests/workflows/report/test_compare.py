@@ -29,6 +29,15 @@ def test_figures_are_those_of_the_certificates(made: Path, tmp_path: Path) -> No
     assert found["records"] == ["60"] * 4 and found["delta"] == ["0.00001"] * 4
     assert found["releases"] == [str(sum(m["count"] for m in c["mechanisms"])) for c in told]
     assert found["epsilon, certified"] == [rounded_up(c["epsilon"]["certified"], 3) for c in told]
+    others = {
+        "pld": "epsilon, by privacy loss",
+        "paper": "epsilon, by the paper's theorem",
+        "gaussian": "epsilon, Gaussian (no bound)",
+    }
+    for accountant, words in others.items():
+        of_each = [c["epsilon"].get(accountant) for c in told]
+        assert found[words] == ["" if e is None else rounded_up(e, 3) for e in of_each]
+        assert any(found[words])
     assert found["epsilon, a record replaced"] == [
         rounded_up(c["epsilon_replace"], 3) for c in told
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from datalens.errors import DataLensError
 from datalens.workflows.publishing import export
-from datalens.workflows.report.internal import read_diagnosis, write_internal
+from datalens.workflows.report.internal import DEPENDENT, read_diagnosis, write_internal
 from datalens.workflows.report.public import write_report
 
 from .test_public import drawn_curves, text_of
@@ -74,7 +74,7 @@ SHOWN = {
     "classifiers": "forest 61.2 % ± 3.4 % 98.7 %",
     "inception_score": "inception score 4.56",
     "fid": "FID 78.9",
-    "prdc": "precision 0.112",
+    "prdc": "density 0.334",
     "domain": "by a classifier that is 97.3 % right on 1,234 real images",
     "measures": "from 2,345 images of each kind, 71.2 if followed to ever more",
     "nearest": "1 1.25 1.5 50 6.5 7.5",
@@ -82,6 +82,9 @@ SHOWN = {
     "notes": "To be read with the figures No <b>sums</b>: too few. Another.",
 }
 MORE = [
+    "precision 0.112 synthetic",
+    "recall 0.223 real",
+    "coverage 0.445 real",
     "Features: Inception-v3, 2,048 dimensions. 3,456 synthetic images were compared with 2,345",
     "copies 7 of 1,999 synthetic images are a training record, pixel for pixel",
     "nearer than held-out records 2.3 % of them are nearer than the nearest 1 % of 195 held-out",
@@ -190,6 +193,31 @@ def test_the_diagnosis_is_that_of_the_file(run: Path) -> None:
         drawn_curves(agreed)["agreement"], enumerate(means, 1), strict=True
     ):
         assert (place, value) == pytest.approx((step, mean), abs=0.01)
+
+
+def test_both_epsilons_of_the_diagnosis_are_drawn_and_said(run: Path) -> None:
+    """A diagnosis as a run on agreeing teachers writes it, with one step that has none."""
+    spent, dependent = [1.0, 1.5, 2.0, 2.444], [0.5, None, 0.9, 1.111]
+    lines = [
+        {"step": step, "epsilon": {"independent": one, "dependent": other}, "agreement": [0.5]}
+        for step, (one, other) in enumerate(zip(spent, dependent, strict=True))
+    ]
+    file = run / "internal" / "data_dependent.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = write_internal(run).read_text()
+    text = text_of(page)
+    (chart,) = [c for c in page.split("<figure") if "curve dependent" in c]
+    drawn = drawn_curves(chart)
+    for name, values in (("independent", spent), ("dependent", dependent)):
+        right = [(step, each) for step, each in enumerate(values, 1) if each is not None]
+        assert len(drawn[name]) == len(right)
+        for found, point in zip(drawn[name], right, strict=True):
+            assert found == pytest.approx(point, abs=0.01)
+    told = re.findall(r"<b>([\d.]+)</b> ([^<]*)</li>", chart)
+    right = [("2.45", DEPENDENT["independent"]), ("1.12", DEPENDENT["dependent"])]
+    assert told == right  # bounds: rounded up
+    assert "no epsilon that was spent: that is 2.45." in text
+    assert "Not applicable" not in text
 
 
 def test_a_broken_line_of_it_is_left_out(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
 from sklearn.metrics import roc_auc_score
 
 from datalens.data import load
@@ -20,16 +22,25 @@ from datalens.workflows.source import Source
 from .test_public import text_of
 
 TEST = 397
-EFFORT = Effort(judged=TEST, measured=TEST, classifiers=("cnn",))
+EFFORT = Effort(judged=TEST, measured=TEST, classifiers=("cnn", "logistic-regression"))
 """As many synthetic images as there are test records: all take part in everything."""
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("measured")
+    source, run = Source(name="digits"), folder / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATALENS_HOME", str(folder / "home"))
+        fit_run(METHODS["class-gaussian"](epsilon=10.0), source, run, ledger=None, seed=None)
+        evaluate_synthetic(run, source, effort=EFFORT)
+        write_internal(run)
+    return folder
+
+
 @pytest.fixture
-def page(tmp_path: Path) -> str:
-    source, run = Source(name="digits"), tmp_path / "run"
-    fit_run(METHODS["class-gaussian"](epsilon=10.0), source, run, ledger=None, seed=None)
-    evaluate_synthetic(run, source, effort=EFFORT)
-    return text_of(write_internal(run).read_text())
+def page(folder: Path) -> str:
+    return text_of((folder / "run/internal/report.html").read_text())
 
 
 def after(text: str, words: str) -> float:
@@ -52,12 +63,12 @@ def frechet(one: np.ndarray, other: np.ndarray) -> float:
     return float(apart + np.trace(first + second) - 2 * roots.sum())
 
 
-def test_each_figure_is_found_another_way(page: str, tmp_path: Path) -> None:
+def test_each_figure_is_found_another_way(page: str, folder: Path) -> None:
     train, test = load("digits"), load("digits", split="test")
-    images, _ = load_run(tmp_path / "run").sample(TEST, seed=0)
+    images, _ = load_run(folder / "run").sample(TEST, seed=0)
     domain = Cache().domain(train)
     assert f"learnt from {TEST} synthetic images tested on {TEST} real images of digits" in page
-    assert "Left out" not in page
+    assert "To be read with the figures" not in page  # nothing was left out
 
     right = (domain.probabilities(test.images).argmax(1) == test.labels).mean()
     assert after(page, "higher is better; by a classifier that is") == close(right)
@@ -82,13 +93,15 @@ def test_each_figure_is_found_another_way(page: str, tmp_path: Path) -> None:
     reach = np.sort(cdist(theirs, theirs), axis=1)[:, 5]  # the first is itself
     within = cdist(ours, theirs) <= reach
     assert after(page, "precision") == close(within.any(1).mean())
+    reached = np.sort(cdist(ours, ours), axis=1)[:, 5]
+    assert after(page, "recall") == close((cdist(theirs, ours) <= reached).any(1).mean())
     assert after(page, "density") == close(within.sum() / (5 * TEST))
     assert after(page, "coverage") == close((cdist(theirs, ours).min(1) <= reach).mean())
 
 
-def test_so_is_each_figure_on_copies(page: str, tmp_path: Path) -> None:
+def test_so_is_each_figure_on_copies(page: str, folder: Path) -> None:
     train, test = load("digits").images, load("digits", split="test").images
-    images, _ = load_run(tmp_path / "run").sample(TEST, seed=0)
+    images, _ = load_run(folder / "run").sample(TEST, seed=0)
     flat = {"train": train, "test": test, "drawn": images}
     flat = {name: each.reshape(len(each), -1) / 255 for name, each in flat.items()}
     ours, theirs = (cdist(flat[name], flat["train"]).min(1) for name in ("drawn", "test"))
@@ -117,3 +130,70 @@ def test_so_is_each_figure_on_copies(page: str, tmp_path: Path) -> None:
     row = re.search(r"nearest neighbour [\d.]+ [\d.]+ to [\d.]+ ([\d.]+) ([\d.]+) %", page)
     assert row and float(row[1]) == close(areas[0])
     assert float(row[2]) / 100 == close((inside > threshold).mean())
+
+    near = flat["test"][chance_of_others(TEST)]
+    middle = near.mean(0)
+    _, roots, directions = np.linalg.svd(near - middle, full_matrices=False)
+    scale = directions[:8].T / (roots[:8] / np.sqrt(len(near) - 1))
+    places = {"members": members, "others": others, "near": near, "drawn": flat["drawn"]}
+    places = {name: (each - middle) @ scale for name, each in places.items()}
+    scores = []
+    for group in ("members", "others"):
+        logs = []
+        for kind in ("drawn", "near"):
+            width = len(places[kind]) ** (-1 / 12)  # Scott's rule, in eight dimensions
+            bells = -np.square(cdist(places[group], places[kind])) / (2 * width**2)
+            logs.append(logsumexp(bells, axis=1) - np.log(len(places[kind])) - 8 * np.log(width))
+        scores.append(logs[0] - logs[1])
+    seen = np.repeat([1, 0], [len(each) for each in scores])
+    assert after(page, "density ratio") == close(roc_auc_score(seen, np.concatenate(scores)))
+
+
+def chance_of_others(count: int) -> np.ndarray:
+    """Test records that the attack has as a reference: behind those that it is asked about."""
+    chance = np.random.default_rng(0)
+    chance.permutation(len(load("digits").images))
+    return chance.permutation(count)[count // 2 :]
+
+
+def confusion(page: str, name: str) -> np.ndarray:
+    """As the page has it, of a classifier that learned from synthetic images."""
+    words = page.split(f"Confusion: {name}, trained on synthetic images")[1].split("Confusion")[0]
+    rows = words.split("0 1 2 3 4 5 6 7 8 9 ")[1].split()[: 10 * 11]
+    cells = np.array([int(each) for each in rows]).reshape(10, 11)
+    assert (cells[:, 0] == np.arange(10)).all()
+    return cells[:, 1:]
+
+
+def test_accuracies_are_those_of_the_confusion(page: str) -> None:
+    labels = load("digits", split="test").labels
+    cells = confusion(page, "cnn")
+    assert (cells.sum(1) == np.bincount(labels)).all()
+    assert after(page, "accuracy") == close(cells.trace() / TEST)
+    by_class = page.split("By class")[1]
+    for label in range(10):
+        row = re.search(rf" {label} ([\d.]+) %", by_class)
+        assert row and float(row[1]) / 100 == close(cells[label, label] / cells[label].sum())
+
+
+def test_a_classifier_that_was_written_out_is_as_often_right(page: str, folder: Path) -> None:
+    """Logistic regression by its own objective and gradient, of the images that are published."""
+    test = load("digits", split="test")
+    images, labels = load_run(folder / "run").sample(TEST, seed=0)
+    x, asked = (each.reshape(len(each), -1) / 255 for each in (images, test.images))
+    truth = np.eye(10)[labels]
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weights, shifts = flat[:640].reshape(64, 10), flat[640:]
+        logits = x @ weights + shifts
+        sums = logsumexp(logits, axis=1, keepdims=True)
+        miss = 0.1 * (np.exp(logits - sums) - truth)
+        slope = np.concatenate([(x.T @ miss + weights).ravel(), miss.sum(0)])
+        return 0.1 * (sums.sum() - (logits * truth).sum()) + np.square(weights).sum() / 2, slope
+
+    best = minimize(loss, np.zeros(650), jac=True, method="L-BFGS-B", tol=1e-9).x
+    said = (asked @ best[:640].reshape(64, 10) + best[640:]).argmax(1)
+    cells = confusion(page, "logistic-regression")
+    right = (said == test.labels).mean()
+    assert abs(cells.trace() / TEST - right) <= 2 / TEST  # neither goes to the very end
+    assert after(page, "logistic-regression") == close(cells.trace() / TEST)

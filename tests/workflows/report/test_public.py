@@ -20,7 +20,13 @@ from datalens.privacy.rounding import rounded_up
 from datalens.workflows.report.charts import HEIGHT, WIDTH, chart, nice_steps
 from datalens.workflows.report.page import bound, decimal, figure, odds
 from datalens.workflows.report.public import write_report
-from datalens.workflows.report.words import RELEASES, _factor, _often, right_at_most
+from datalens.workflows.report.words import (
+    ACCOUNTANTS,
+    RELEASES,
+    _factor,
+    _often,
+    right_at_most,
+)
 from datalens.workflows.runs import load_run
 
 from .conftest import CLASSES
@@ -116,6 +122,66 @@ def test_shares_and_counts_are_those_of_the_ledger(made: Path) -> None:
         assert float(width) == pytest.approx(100 * share, abs=0.01)
     assert f"releases {sum(counts.values())} each charged" in text
     assert sum(counts.values()) == 1 + 2 + 2 + 4 * 3
+
+
+@pytest.mark.parametrize("name", ["votes", "plain", "sampled", "model"])
+def test_the_legend_says_what_each_accountant_has_in_the_end(made: Path, name: str) -> None:
+    """By the closed forms of the verifier's own code, or, of sampled steps, as it certifies."""
+    charges, certificate = charges_of(made / name), certificate_of(made / name)
+    told = re.findall(r"<b>([\d.]+)</b> (epsilon[^<]*)</li>", page_of(made / name))
+    shown = {html.unescape(words): float(number) for number, words in told}
+    right = dict(certificate["epsilon"])
+    if name in ("votes", "plain"):
+        cost, delta = recompute.curve(charges), certificate["delta"]
+        rho = recompute.rho(charges, "squared_sensitivity")
+        closed = {"certified": recompute.certified, "paper": recompute.paper}
+        right = {n: of(cost, delta) for n, of in closed.items()}
+        right["gaussian"] = recompute.gaussian(rho, delta)
+    assert {ACCOUNTANTS[each] for each in right} == set(shown)
+    for accountant, epsilon in right.items():
+        assert epsilon * (1 - 1e-6) <= shown[ACCOUNTANTS[accountant]] <= epsilon * 1.01
+
+
+@pytest.mark.parametrize("name", ["votes", "plain", "sampled", "model"])
+def test_the_table_of_releases_is_that_of_the_ledger(made: Path, name: str) -> None:
+    bought: dict[tuple[Any, ...], int] = {}
+    for charge in charges_of(made / name):
+        if charge["event"] == "gaussian":
+            key = (charge["what"], charge["squared_sensitivity"], charge["sigma"])
+        else:
+            key = (charge["what"], charge["sampling_probability"], charge["noise_multiplier"])
+        bought[key] = bought.get(key, 0) + charge["count"]
+    table = page_of(made / name).split("How far one record can move it")[1].split("</table>")[0]
+    rows = re.findall(
+        r'<tr><th scope="row">(.*?)</th><td class="number">([\d,]+)</td>\s*'
+        r"<td>(?:([\d.,e+]+), squared|1, .* with probability ([\d.]+))</td>"
+        r"<td>Gaussian, sigma ([\d.,]+)</td>",
+        table,
+    )
+    assert len(rows) == table.count("<tr>") - table.count("<thead><tr>") == len(bought)
+    for (what, moved, sigma), count in bought.items():
+        (row,) = [row for row in rows if row[0] == what]
+        assert int(row[1].replace(",", "")) == count
+        told, noise = (float(text.replace(",", "")) for text in (row[2] or row[3], row[4]))
+        assert told == pytest.approx(moved, rel=1e-3) and noise == pytest.approx(sigma, rel=5e-3)
+        assert told >= moved or row[3]
+
+
+def test_steps_teachers_and_the_budget_are_those_that_were_asked_for(made: Path) -> None:
+    """As the fixture asks."""
+    votes, sampled = (text_of(page_of(made / name)) for name in ("votes", "sampled"))
+    assert "4 steps of 6 teachers are among them. The budget was 3, and nothing" in votes
+    assert "8 steps are among them. The budget was 9, and nothing" in sampled
+    assert "steps" not in text_of(page_of(made / "plain")).split("The budget was 1, and nothing")[0]
+
+
+@pytest.mark.parametrize("name", ["votes", "plain", "sampled", "model"])
+def test_it_is_cited_with_its_bound(made: Path, name: str) -> None:
+    certificate, text = certificate_of(made / name), text_of(page_of(made / name))
+    cited = re.search(r"at epsilon ([\d.]+), delta ([\d.]+) \(run (\w+)\)", text)
+    assert cited and cited[3] == certificate["run"]
+    epsilon = certificate["epsilon"]["pld" if name == "model" else "certified"]
+    assert 0 <= float(cited[1]) - epsilon < 0.0101 and float(cited[2]) == certificate["delta"]
 
 
 @pytest.mark.parametrize("name", ["votes", "plain", "sampled"])

@@ -38,7 +38,7 @@ from classifying.search import search as search_in
 
 from datalens.data import load
 from datalens.errors import DataLensError
-from datalens.workflows.bench.utility.results import replace_file
+from datalens.workflows.writing import replace_file
 
 app = typer.Typer(add_completion=False, help=__doc__.splitlines()[0])
 OUT = Path("docs/results/dpsgd")

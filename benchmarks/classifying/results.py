@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from classifying.cells import Cell
 from datalens.data.documents import read_json
 from datalens.errors import DataLensError
-from datalens.workflows.bench.utility.results import replace_file
+from datalens.workflows.writing import replace_file
 
 
 class Repetition(BaseModel):

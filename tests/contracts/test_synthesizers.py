@@ -120,6 +120,18 @@ def test_arrays_in(method: str) -> None:
         make(method).fit(r.images)
 
 
+def test_classes_may_be_as_unequal_as_they_are(method: str) -> None:
+    """52, 7, one record and none: each is counted once, and no class is made up to another."""
+    even = records()
+    labels = np.repeat([0, 1, 2], [52, 7, 1])
+    fitted = make(method).fit(even.images, labels, n_classes=4, seed=0)
+    assert fitted.certificate["data"]["n_records"] == 60
+    drawn = fitted.sample(80, seed=0)
+    assert drawn.images.shape == (80, 1, 8, 8) and set(drawn.labels) <= {0, 1, 2, 3}
+    other = make(method).fit(even.images, np.arange(60) % 4, n_classes=4, seed=0, ledger="even")
+    assert (drawn.images != other.sample(80, seed=0).images).any()  # labels had their part
+
+
 @pytest.mark.parametrize("accountant", ["certified", "paper"])
 @pytest.mark.parametrize("prior", ["uniform", "bought"])
 def test_the_budget_is_used_and_never_exceeded(private: str, accountant: str, prior: str) -> None:

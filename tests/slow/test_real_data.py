@@ -41,9 +41,9 @@ def test_datalens_at_epsilon_1(name: str, floor: float) -> None:
 def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_demo(tmp_path / "demo")
     printed = capsys.readouterr().out
-    assert "certified" in printed and "samples.png" in printed
+    assert "certified" in printed and "samples.png" in printed and "internal: acc" in printed
     figures = json.loads((tmp_path / "demo/internal/evaluation.json").read_text())
-    assert figures["datalens"]["accuracy"] >= 0.70
+    assert figures["datalens"]["accuracy"] >= 0.70 and figures["internal"] is True
     assert figures["epsilon"]["certified"] <= 10
     assert not verify(tmp_path / "demo")
     run_demo(tmp_path / "demo")  # again, over its own traces

@@ -8,11 +8,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from datalens.data import load
 from datalens.errors import DataLensError
-from datalens.utility.domain import DomainClassifier
 from datalens.utility.inception import Inception
-from datalens.utility.measures import measured
 
 Layers = dict[str, tuple[int, int, int, int]]
 Margin = int | tuple[int, int]
@@ -247,25 +244,6 @@ def test_a_batch_norm_is_folded_into_its_convolution() -> None:
     plain = torch.conv2d(x, given[f"{name}.conv.weight"], stride=2)
     plain = torch.nn.functional.batch_norm(plain, *norm, eps=1e-3).relu()
     torch.testing.assert_close(Inception(given)._conv(x, name, stride=2, margin=False), plain)
-
-
-@pytest.mark.slow
-def test_a_file_of_weights_gives_the_distances_and_the_domain_the_score(tmp_path: Path) -> None:
-    save_file(weights(), tmp_path / "weights.safetensors")
-    digits = load("digits")
-    domain = DomainClassifier.learn(digits.only(np.arange(60)))
-    first, second = digits.images[60:70], digits.images[70:80]
-    network = Inception.read(tmp_path / "weights.safetensors")
-    found = measured(first, second, domain, features=network).to_json()
-    assert (found["features"], found["dimensions"]) == ("Inception-v3", 2048)
-    one, two = (Inception(weights()).features(each) for each in (first, second))
-    apart, one, two = one.mean(0) - two.mean(0), one - one.mean(0), two - two.mean(0)
-    # The root of C C' has the trace that the centred sets' products have as singular values.
-    shared = np.linalg.svd(one @ two.T / 9, compute_uv=False).sum()
-    own = (apart**2).sum() + ((one**2).sum() + (two**2).sum()) / 9 - 2 * shared
-    assert found["fid"] == pytest.approx(own, rel=1e-3)
-    assert found["fid_infinite"] is None  # ten images say nothing of 2,048 dimensions
-    assert found["inception_score"] == measured(first, second, domain).inception_score
 
 
 def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_figures_of_a_run_stay_inside_it(command: Any, tmp_path: Path) -> None:
     assert code == 0 and "density ratio" in out and "All claims hold" in out
     kept = json.loads((run / "internal" / "audit.json").read_text())
     assert [entry["attack"] for entry in kept["attacks"]] == ["nearest neighbour", "density ratio"]
+    assert kept["internal"] is True and "(internal)" in out
     assert "membership" not in json.loads(figures.read_text())
     code, _, err = command(*SMALL, "--run", run)
     assert code == 2 and "--on" in err

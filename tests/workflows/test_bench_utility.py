@@ -327,6 +327,8 @@ def test_the_tables(tmp_path: Path) -> None:
     assert "| class-gaussian | 80.0 ± 10.0 |" in text and "70.0 (n = 1)" in text
     assert "    bench it\n" in text and "processor abacus" in text and "96.5 % on mnist" in text
     assert f"![{STEM}]({STEM}.png)" in text
+    assert "deviation over n repetitions (3 where no n is given)" in " ".join(text.split())
+    assert "of private data, this page is internal." in " ".join(text.split())
 
 
 def test_cells_from_before_there_were_measures_stay_and_are_blank(tmp_path: Path) -> None:
@@ -636,7 +638,7 @@ def test_exit_codes(
         return
     told = json.loads(out)
     assert [cell["seeds"] for cell in told["cells"]] == [[0, 2] if trouble else [0, 1, 2]]
-    assert len(told["failed"]) == code
+    assert len(told["failed"]) == code and told["internal"] is True
     assert ("repetition 1: the weather is bad." in err) is (trouble == "failure")
     page = (tmp_path / "README.md").read_text()
     assert "datalens bench utility --datasets digits --epsilons 3 --methods" in page

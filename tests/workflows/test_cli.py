@@ -142,6 +142,8 @@ def test_evaluation_of_a_run_stays_internal(
     figures = run("evaluate", "r", "--on", "digits", "--json").json
     kept = json.loads((tmp_path / "r/internal/evaluation.json").read_text())
     assert kept == figures and kept["internal"] is True
+    shown = run("evaluate", "r", "--on", "digits").out
+    assert "Internal: these figures" in shown and "--all adds a random forest" in shown
     run("export", "r", "--out", "public")
     assert not list(Path("public").rglob("evaluation.json"))
 

@@ -7,16 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import save_file
 
+from datalens.classifiers.simple import subset
 from datalens.data import load
 from datalens.utility.accuracy import judged_accuracy
 from datalens.utility.domain import DomainClassifier
+from datalens.utility.inception import Inception
+from datalens.utility.inception_score import inception_score
 from datalens.utility.measures import measured
 from datalens.utility.membership import attacked
 from datalens.utility.nearest import nearest
 from datalens.workflows import cache, evaluation
 from datalens.workflows.cache import Cache
 from datalens.workflows.runs import load_run
+
+from ..utility.test_inception import weights
 
 OLD = {"accuracy", "accuracy_spread", "accuracy_best_on_test", "per_class", "seeds", "per_seed"}
 OLD |= {"synthetic", "on", "synthetic_images", "test_images"}
@@ -58,6 +64,31 @@ def test_every_figure_is_there_and_is_that_of_its_own_file(run: Any, half: Path)
     attacks = attacked(images, train.images, test.images)
     assert [a["auc"] for a in found["membership"]] == [a.auc for a in attacks]
     assert found["membership"][0]["auc_interval"][0] > 0.6
+
+
+def test_distances_are_taken_in_features_from_a_file(
+    run: Any, half: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inception-v3 with weights by chance: the distance found again, in as few dimensions as there
+    are images."""
+    monkeypatch.setattr(evaluation, "QUICK", evaluation.Effort(judged=60, measured=10))
+    save_file(weights(), tmp_path / "weights.safetensors")
+    words = ("evaluate", half, "--on", "digits", "--seeds", 1, "--quick", "--json")
+    found = run(*words, "--features", tmp_path / "weights.safetensors").json
+    kept = found["measures"]
+    assert (kept["features"], kept["dimensions"]) == ("Inception-v3", 2048)
+    assert (kept["fid_images"], kept["fid_infinite"]) == (10, None)
+    judged = load("digits").images[:700][subset(700, 60, 0)]
+    drawn = judged[subset(60, 10, 0)], load("digits", split="test").images
+    drawn = drawn[0], drawn[1][subset(len(drawn[1]), 10, 0)]
+    ours, theirs = (Inception(weights()).features(images) for images in drawn)
+    one, other = ((each - each.mean(0)) / 9**0.5 for each in (ours, theirs))
+    apart = np.square(ours.mean(0) - theirs.mean(0)).sum()
+    apart += np.square(one).sum() + np.square(other).sum()
+    expected = apart - 2 * np.linalg.svd(one @ other.T, compute_uv=False).sum()
+    assert found["fid"] == pytest.approx(expected, rel=1e-4)
+    score = inception_score(Cache().domain(load("digits")).probabilities(drawn[0]))
+    assert found["inception_score"] == pytest.approx(score)  # of the domain classifier, as ever
 
 
 def test_the_domain_classifier_is_the_judge_on_real_data(run: Any, half: Path) -> None:

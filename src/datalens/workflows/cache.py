@@ -21,7 +21,7 @@ from datalens.errors import DataLensError
 from datalens.privacy.ledger import default_home
 from datalens.utility.accuracy import judged_accuracy
 from datalens.utility.domain import DomainClassifier
-from datalens.workflows.bench.utility.results import replace_file
+from datalens.workflows.writing import replace_file
 
 SOURCES = {
     classifiers: ("judge", "judges", "judge_cnn", "judge_residual", "simple"),

@@ -1,6 +1,5 @@
 """`datalens demo`: the whole way on bundled images, as a newcomer meets it."""
 
-import json
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -19,6 +18,7 @@ from datalens.workflows.fitting import fit_run
 from datalens.workflows.runs import load_run
 from datalens.workflows.source import Source
 from datalens.workflows.suggesting import command
+from datalens.workflows.writing import EVALUATION, keep_internal
 
 DATA, EPSILON, LEDGER = "fashion-mini", 10.0, "demo"
 JUDGED = 20_000
@@ -45,19 +45,21 @@ def run_demo(out: Path) -> None:
     with Console(stderr=True).status("Two judges at work, a minute or two ..."):
         own, floor = judge_both(load_run(out), alone, source.tested().records)
     figures = {
+        "internal": True,
         "datalens": own.to_json(),
         "class-gaussian": floor.to_json(),
         "accuracy": own.accuracy,
         "epsilon": result["epsilon"],
         "seconds_to_fit": result["seconds"],
     }
-    (out / "internal" / "evaluation.json").write_text(json.dumps(figures, indent=1) + "\n")
+    keep_internal(out, EVALUATION, figures)
 
     epsilon = {name: up_to_places(spent, 3) for name, spent in result["epsilon"].items()}
     typer.echo(
         f"\nepsilon    {epsilon['certified']} certified   {epsilon['paper']} paper"
         f"   {epsilon['gaussian']} Gaussian (no bound)   at delta {result['delta']:g}"
         f"\naccuracy   {own.accuracy:.3f} datalens   {floor.accuracy:.3f} class-gaussian, the floor"
+        "\n           internal: accuracies on real images, which nobody has paid for"
         f"\npicture    {out}/samples.png"
         f"\nreport     {out}/report.html"
         f"\ncertificate {out}/certificate.json (check it: {command('verify', out)})"

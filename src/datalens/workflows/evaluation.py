@@ -3,7 +3,6 @@
 All figures come from real records that nobody has paid for: they are internal.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -41,6 +40,7 @@ from datalens.workflows.judged import (
 )
 from datalens.workflows.runs import load_classifier, load_run
 from datalens.workflows.source import Source, Tested
+from datalens.workflows.writing import EVALUATION, keep_internal
 
 T = TypeVar("T")
 Images = NDArray[np.uint8]
@@ -93,7 +93,7 @@ def evaluate_classifier(run: Path, source: Source) -> dict[str, Any]:
         "test_images": len(test.labels),
         "notes": [ITS_OWN.format(run)] if learned_from(run, tested) else [],
     }
-    _keep(run, result)
+    keep_internal(run, EVALUATION, result)
     return result
 
 
@@ -144,7 +144,7 @@ def evaluate_synthetic(
         "notes": notes,
     }
     if is_run(synthetic):
-        _keep(synthetic, result)
+        keep_internal(synthetic, EVALUATION, result)
     return result
 
 
@@ -275,10 +275,3 @@ def _bars() -> Iterator[Stage]:
             return report
 
         yield stage
-
-
-def _keep(run: Path, result: dict[str, Any]) -> None:
-    """Inside, where the run's private half is here."""
-    if (run / "internal").is_dir():
-        path = run / "internal" / "evaluation.json"
-        path.write_text(json.dumps(result, indent=1) + "\n")

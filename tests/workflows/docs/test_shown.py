@@ -43,7 +43,7 @@ ELSEWHERE = {
     ),
     "datalens evaluate RUN --on DATASET --seeds N --quick --features FILE --json": (
         "test_evaluation.py",
-        'run("evaluate", half, "--on", "digits", "--seeds", 2, "--json")',
+        "def test_distances_are_taken_in_features_from_a_file(",
     ),
     "datalens evaluate RUN --on DATASET --private-validation EPSILON --ledger NAME --out FOLDER": (
         "test_validating.py",

@@ -1,6 +1,5 @@
 """Membership inference on a finished run: figures for its owner, never for publication."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ from datalens.utility.membership import SYNTHETIC, attacked
 from datalens.workflows.judged import was_trained_on
 from datalens.workflows.runs import load_run
 from datalens.workflows.source import Source
+from datalens.workflows.writing import AUDIT, keep_internal
 
 
 def audit_samples(run: Path, source: Source, *, seed: int = 0) -> dict[str, Any]:
@@ -22,8 +22,7 @@ def audit_samples(run: Path, source: Source, *, seed: int = 0) -> dict[str, Any]
         raise DataLensError(f"{run} was not trained on {source.name}: name the data it was.")
     drawn = synthesizer.sample(SYNTHETIC, seed=seed).images
     attacks = attacked(drawn, train.images, test.images, seed=seed)
-    result = {"run": str(run), "on": source.name, "attacks": [a.to_json() for a in attacks]}
-    if (run / "internal").is_dir():
-        path = run / "internal" / "audit.json"
-        path.write_text(json.dumps(result, indent=1) + "\n")
+    told = [attack.to_json() for attack in attacks]
+    result = {"run": str(run), "on": source.name, "internal": True, "attacks": told}
+    keep_internal(run, AUDIT, result)
     return result

@@ -19,6 +19,9 @@ from datalens.workflows.commands.options import (
 if TYPE_CHECKING:
     from datalens.workflows.source import Source
 
+MORE = (
+    "--all adds a random forest and a residual network, all on real data too; --seeds 3 a spread."
+)
 LEAVE_OUT = "leave out --seeds, --quick, --all and --features"
 
 
@@ -95,7 +98,7 @@ def evaluate(
     if as_json:
         print_json(result)
     else:
-        _show(result)
+        _show(result, more="classifiers" in result and not (everything or quick))
 
 
 def _buy(
@@ -129,7 +132,7 @@ def _buy(
     typer.echo(f"It may be published with {result['out']}: {check}")
 
 
-def _show(result: dict[str, Any]) -> None:
+def _show(result: dict[str, Any], *, more: bool) -> None:
     from datalens.workflows.bench.tables import for_terminal
     from datalens.workflows.evaluation_tables import INTERNAL, LEGEND, evaluation_tables, share
 
@@ -150,4 +153,6 @@ def _show(result: dict[str, Any]) -> None:
         Console().print(for_terminal("Accuracy by class", (["class", "accuracy"], shares)))
     for note in result["notes"]:
         typer.echo(note)
+    if more:
+        typer.echo(MORE)
     typer.echo(INTERNAL)

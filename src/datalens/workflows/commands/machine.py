@@ -198,6 +198,7 @@ def utility(
     from datalens.workflows.bench.utility.cells import asked
     from datalens.workflows.bench.utility.pages import not_run_tables, utility_tables
     from datalens.workflows.bench.utility.running import run_bench, usual_jobs
+    from datalens.workflows.evaluation_tables import INTERNAL
 
     for option, count in {"--seeds": seeds, "--jobs": jobs, "--images": images}.items():
         if count is not None and count < 1:
@@ -240,11 +241,13 @@ def utility(
     if as_json:
         found = [each.to_json() for each in result.results]
         slow = [each.model_dump() for each in result.not_run]
-        print_json({"cells": found, "not_run": slow, "failed": result.failed})
+        told = {"internal": True, "cells": found, "not_run": slow, "failed": result.failed}
+        print_json(told)
     else:
         tables = utility_tables(result.results) | not_run_tables(result.not_run)
         for title, rows in tables.items():
             typer.echo(for_markdown(title, rows))
+        typer.echo(INTERNAL)
     for failure in result.failed:
         typer.echo(f"Failed: {failure}", err=True)
     if result.failed:

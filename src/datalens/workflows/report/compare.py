@@ -6,9 +6,10 @@ from typing import Any
 
 from datalens.data.documents import read_json, reading
 from datalens.errors import DataLensError
-from datalens.workflows.report.internal import EVALUATION, TIMINGS, check_place
+from datalens.workflows.report.internal import TIMINGS, check_place
 from datalens.workflows.report.page import bound, decimal, figure, per_cent, render, write
 from datalens.workflows.report.published import ClassSamples, Published, published
+from datalens.workflows.writing import EVALUATION
 
 MOST_RUNS = 12
 

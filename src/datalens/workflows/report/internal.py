@@ -12,8 +12,9 @@ from datalens.errors import DataLensError
 from datalens.workflows.report.charts import Chart, chart
 from datalens.workflows.report.page import render, write
 from datalens.workflows.report.published import published
+from datalens.workflows.writing import AUDIT, EVALUATION
 
-EVALUATION, AUDIT, TIMINGS = "evaluation.json", "audit.json", "timings.json"
+TIMINGS = "timings.json"
 DIAGNOSIS = "data_dependent.jsonl"
 LONGEST_DIAGNOSIS = 256 * 2**20
 """Bytes: a line of some kilobytes for each step."""

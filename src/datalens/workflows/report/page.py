@@ -13,6 +13,7 @@ import jinja2
 
 from datalens.errors import DataLensError
 from datalens.privacy.rounding import down_to_places, rounded_up, up_to_places
+from datalens.workflows.writing import replace_file
 
 STYLE, FILTER = "style.css", "filter.js"
 POLICY = (
@@ -50,10 +51,10 @@ def check_target(target: Path) -> None:
 
 
 def write(page: str, target: Path) -> Path:
-    """The page in a file, or one sentence."""
+    """The page in a file, whole, or one sentence."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(page, encoding="utf-8")
+        replace_file(target, page.encode())
     except OSError as error:
         raise DataLensError(f"{target} cannot be written ({error.strerror}).") from None
     return target

@@ -15,9 +15,9 @@ from datalens.workflows.bench.utility.results import (
     Result,
     check_same,
     read_results,
-    replace_file,
     write_result,
 )
+from datalens.workflows.writing import replace_file
 
 
 class Folder:

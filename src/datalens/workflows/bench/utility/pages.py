@@ -16,7 +16,8 @@ from datalens.workflows.bench.utility.printed import (
     printed_distances,
     printed_scores,
 )
-from datalens.workflows.bench.utility.results import Repetition, Result, replace_file, spread
+from datalens.workflows.bench.utility.results import Repetition, Result, spread
+from datalens.workflows.writing import replace_file
 
 HEADING = "# Accuracy of a judge that has learned from synthetic images"
 PAGE = "README.md"
@@ -29,10 +30,12 @@ NOISE = {False: "the operating system", True: "its seed"}
 
 ABOUT = """\
 Per cent of real test images that the judge, a small convolutional network trained on {images}
-synthetic images, puts into the right class. Last epoch, mean ± sample standard deviation over
-{usual} repetitions (n where there are others), each with a fit of its own and fresh noise from
+synthetic images, puts into the right class. Last epoch, mean ± sample standard deviation over n
+repetitions ({usual} where no n is given), each with a fit of its own and fresh noise from
 {noise}; repetition s is judged with seed s. Nothing is selected on test data, except in
 what is called best on test, which is optimistic and there for comparison with the paper's figures.
+All figures come from real test images, and no budget was spent on them: of private data, this page
+is internal.
 
 This page is rewritten by `datalens bench utility` from the JSON files beside it, which have every
 setting, each repetition and each class. In the column none nobody is protected.

@@ -12,6 +12,7 @@ from datalens.data.documents import read_json
 from datalens.errors import DataLensError
 from datalens.mechanism.noise import NoiseKind
 from datalens.workflows.bench.utility.cells import Cell, stem
+from datalens.workflows.writing import replace_file
 
 SEEDED: NoiseKind = "seeded"
 Share = float
@@ -222,16 +223,6 @@ def check_same(cell: Cell, found: Result, path: Path, *, images: int, seeded: bo
 def _flat(configuration: dict[str, Any]) -> dict[str, Any]:
     tables = {name: part for name, part in configuration.items() if isinstance(part, dict)}
     return configuration | {f"{t}.{n}": v for t, part in tables.items() for n, v in part.items()}
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """The old content or the new, never a part of it."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)  # os.replace: at one stroke
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def write_result(out: Path, result: Result) -> None:

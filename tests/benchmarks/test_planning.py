@@ -31,6 +31,8 @@ MEASURED = {
     ),
     "docs/results/sweeps, MNIST: votes alone": ("sweeps", "mnist"),
     "docs/results/sweeps, Fashion-MNIST: votes alone": ("sweeps", "fashion-mnist"),
+    "docs/results/sweeps, CelebA gender: votes alone": ("sweeps", "celeba-gender"),
+    "docs/results/sweeps, CelebA hair: votes alone": ("sweeps", "celeba-hair"),
 }
 """Lines of the table in docs/planning.md: folder and data set of the cells behind them."""
 AGREED = {

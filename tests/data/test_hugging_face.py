@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from datalens.data import NoTestSplit, fingerprint, load
 from datalens.errors import DataLensError
-
-pa = pytest.importorskip("pyarrow", reason="needs the optional part parquet")
-pq = pytest.importorskip("pyarrow.parquet")
 
 VALUES = np.arange(40) * 6
 """One grey value for each picture."""

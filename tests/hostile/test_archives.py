@@ -12,7 +12,9 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from datalens.data import load
 
@@ -88,8 +90,6 @@ def test_a_table_that_repeats_a_large_picture(
     rows: int, bounded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second is the control. Arrow's own count of its memory: it does not like to be forked."""
-    pa = pytest.importorskip("pyarrow", reason="needs the optional part parquet")
-    parquet = pytest.importorskip("pyarrow.parquet")
     packed = picture(0, "PNG") + MEBIBYTE  # after a picture's end nobody looks
     table = pa.table({"image": [packed] * 160, "label": [0, 1] * 80})
     parquet.write_table(table, tmp_path / "own.parquet", use_dictionary=True)

@@ -116,7 +116,6 @@ def test_an_interrupted_sample_leaves_nothing(run: Any, monkeypatch: pytest.Monk
 
 
 def test_parquet_is_judged_as_any_other_form(run: Any) -> None:
-    pytest.importorskip("pyarrow", reason="needs the optional part parquet")
     run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
     assert run("sample", "r", "--count", 60, "--out", "s.parquet").code == 0
     judged = run("evaluate", "s.parquet", "--on", "digits", "--json").json

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 from PIL import Image
+from pyarrow import parquet
 
 from datalens.data import load
 from datalens.errors import DataLensError
@@ -140,7 +142,6 @@ def test_a_class_folder_is_one_folder_on_every_system() -> None:
 
 
 def test_parquet_can_be_read_back(fitted: ClassGaussian, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the optional part parquet")
     write_samples(tmp_path / "own.parquet", samples_of(fitted, 1100, warning="NOT PRIVATE."))
     found = load(str(tmp_path / "own.parquet"))
     images, labels = fitted.sample(1100, seed=5)
@@ -200,7 +201,6 @@ def parts_of(count: int, shape: tuple[int, int, int]) -> Iterator[Synthetic]:
 @pytest.mark.parametrize("at_once", [False, True], ids=["streamed", "control"])
 def test_thousands_need_the_memory_of_a_chunk(tmp_path: Path, name: str, at_once: bool) -> None:
     """16,000 images, 65 MB, in less than a third of that; not if held together."""
-    pyarrow = pytest.importorskip("pyarrow", reason="needs the optional part parquet")
     count, shape = 16_000, (1, 64, 64)
     usual = pyarrow.default_memory_pool()
     apart = pyarrow.proxy_memory_pool(usual)  # which Python's tracer does not see
@@ -224,9 +224,6 @@ def test_thousands_need_the_memory_of_a_chunk(tmp_path: Path, name: str, at_once
 def test_an_end_leaves_nothing(
     fitted: ClassGaussian, tmp_path: Path, name: str, end: type[BaseException]
 ) -> None:
-    if name == "own.parquet":
-        pytest.importorskip("pyarrow", reason="needs the optional part parquet")
-
     def ending() -> Iterator[Synthetic]:
         yield next(fitted.stream(SAMPLE_CHUNK))
         raise end("in the middle")

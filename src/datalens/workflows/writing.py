@@ -21,7 +21,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def keep_internal(run: Path, name: str, figures: dict[str, Any]) -> None:
-    """RUN/internal/NAME, where the run's private half is here; the same beside it is replaced."""
+    """RUN/internal/NAME, where the run's private half is here, in place of an older one."""
     if not (run / "internal").is_dir():
         return
     path = run / "internal" / name

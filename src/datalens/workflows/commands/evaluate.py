@@ -98,7 +98,7 @@ def evaluate(
     if as_json:
         print_json(result)
     else:
-        _show(result, more="classifiers" in result and not (everything or quick))
+        _show(result, more="classifiers" in result and not special)
 
 
 def _buy(

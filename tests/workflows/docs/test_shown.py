@@ -45,6 +45,14 @@ ELSEWHERE = {
         "test_evaluation.py",
         "def test_distances_are_taken_in_features_from_a_file(",
     ),
+    "python examples/inception_weights.py inception.safetensors": (
+        "tests/examples/test_inception_weights.py",
+        "def test_what_the_hub_has_becomes_a_file_without_pickles(",
+    ),
+    "datalens evaluate RUN --on DATASET --features inception.safetensors": (
+        "test_evaluation.py",
+        "def test_distances_are_taken_in_features_from_a_file(",
+    ),
     "datalens evaluate RUN --on DATASET --private-validation EPSILON --ledger NAME --out FOLDER": (
         "test_validating.py",
         "def test_one_figure_is_bought_and_charged_to_the_held_out_records(",

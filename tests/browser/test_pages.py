@@ -1,5 +1,6 @@
 """Pages in a real browser: what people see, on a screen, on a phone, on paper, by keyboard."""
 
+import json
 import os
 import threading
 from itertools import pairwise
@@ -10,7 +11,10 @@ import numpy as np
 import pytest
 
 from datalens.synthesizers import METHODS
+from datalens.utility.nearest import PERCENTILES
+from datalens.workflows.fitting import Source, fit_run
 from datalens.workflows.progress import STOPPED
+from datalens.workflows.report.internal import write_internal
 from datalens.workflows.report.public import write_report
 from datalens.workflows.watch.server import Server
 
@@ -232,4 +236,50 @@ def test_with_many_classes_it_is_two_pages_at_most(
         pdf = page.printed()
         if folder := os.environ.get("SCREENSHOTS"):
             (Path(folder) / f"{classes}-classes.pdf").write_bytes(pdf)
+        assert 1 <= pages(pdf) <= 2
+
+
+def test_all_that_can_be_measured_is_two_pages_at_most(chromium: Browser, tmp_path: Path) -> None:
+    """The internal report of ten classes, four classifiers and votes, with notes to it."""
+    images = np.random.default_rng(0).integers(0, 256, (60, 1, 8, 8), dtype=np.uint8)
+    names = ["t-shirt/top", "trouser", "pullover", "dress", "coat"]
+    names += ["sandal", "shirt", "sneaker", "bag", "ankle boot"]
+    np.savez(tmp_path / "own.npz", images=images, labels=np.arange(60) % 10, class_names=names)
+    votes = {"n_teachers": 6, "steps": 4, "batch_size": 3, "latent": 4, "label_steps": 2}
+    learner = METHODS["datalens"](epsilon=3.0, **votes)
+    source = Source(name=str(tmp_path / "own.npz"), n_classes=10)
+    fit_run(learner, source, tmp_path / "run", ledger=None, seed=None, quiet=True)
+    judged = {"accuracy": 0.8, "accuracy_spread": 0.01, "confusion": [[1000] * 10] * 10}
+    kinds = ("judge", "logistic regression", "random forest", "residual network")
+    distances = {str(each): 12.34 for each in PERCENTILES}
+    attack = {"auc": 0.51, "auc_interval": [0.4, 0.6], "control_auc": 0.5}
+    attack |= {"hits_at_one_percent": 0.02, "hits_interval": [0.01, 0.03]}
+    figures = {
+        "on": "fashion-mnist",
+        **{"accuracy": 0.83, "accuracy_spread": 0.01, "accuracy_best_on_test": 0.85},
+        **{"seeds": [0, 1, 2], "synthetic_images": 50_000, "test_images": 10_000},
+        "per_class": dict.fromkeys(names, 0.8),
+        "classifiers": {kind: {"synthetic": judged, "real": judged} for kind in kinds},
+        **{"inception_score": 4.5, "fid": 12.3},
+        "prdc": {"precision": 0.1, "recall": 0.2, "density": 0.3, "coverage": 0.4},
+        "domain": {"accuracy": 0.97, "test_images": 10_000},
+        "measures": {
+            **{"fid_images": 10_000, "fid_infinite": 11.2, "dimensions": 64},
+            **{"features": "domain classifier"},
+            **{"synthetic_images": 10_000, "real_images": 10_000},
+        },
+        "nearest": {
+            **{"synthetic": distances, "held_out": distances},
+            **{"copies": 0, "nearer_than_held_out": 0.01},
+            **{"synthetic_images": 2000, "held_out_images": 2000, "training_images": 60_000},
+        },
+        "membership": [{"attack": name, **attack} for name in ("nearest neighbour", "density")],
+        "notes": ["No sums: there are too few images."] * 3,
+    }
+    (tmp_path / "run" / "internal" / "evaluation.json").write_text(json.dumps(figures))
+    with chromium.page(write_internal(tmp_path / "run").as_uri()) as page:
+        assert page.ask("document.querySelectorAll('section').length") == 7
+        pdf = page.printed()
+        if folder := os.environ.get("SCREENSHOTS"):
+            (Path(folder) / "everything.pdf").write_bytes(pdf)
         assert 1 <= pages(pdf) <= 2

@@ -1,12 +1,13 @@
 """Folders of class folders of images."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from datalens.data import load
+from datalens.data import fingerprint, load
 from datalens.errors import DataLensError
 
 
@@ -171,3 +172,28 @@ def test_one_class_and_no_images_are_refused(tmp_path: Path) -> None:
 def test_a_bad_image_size_is_refused_before_reading(folder: Path) -> None:
     with pytest.raises(DataLensError, match="8 to 64"):
         load(str(folder), image_size=10**6)
+
+
+@pytest.mark.parametrize("way", ["symbolic", "hard", "folder"])
+def test_a_picture_that_is_reached_twice_is_not_two_records(folder: Path, way: str) -> None:
+    if way == "folder":
+        (folder / "puppy").symlink_to(folder / "dog")
+    elif way == "hard":
+        (folder / "dog" / "2.png").hardlink_to(folder / "dog" / "1.png")
+    else:
+        (folder / "dog" / "2.png").symlink_to(folder / "cat" / "1.png")
+    with pytest.raises(DataLensError, match=r"is the same file as .*1.png, through a link"):
+        load(str(folder))
+
+
+def test_a_link_to_a_picture_elsewhere_is_one_record(folder: Path, tmp_path: Path) -> None:
+    picture(tmp_path / "elsewhere.png", value=7)
+    (folder / "dog" / "2.png").symlink_to(tmp_path / "elsewhere.png")
+    assert load(str(folder)).images[:, 0, 0, 0].tolist() == [2, 3, 1, 7]
+
+
+def test_a_file_name_may_be_any_bytes(folder: Path) -> None:
+    before = fingerprint(str(folder))
+    (folder / "dog" / "1.png").rename(os.fsdecode(os.fsencode(folder) + b"/dog/caf\xe9.png"))
+    assert len(load(str(folder)).labels) == 3
+    assert fingerprint(str(folder)) != before

@@ -15,8 +15,9 @@ import torch
 from PIL import Image
 from safetensors.numpy import load_file
 
-from datalens import __version__
+from datalens import __version__, load
 from datalens.synthesizers.class_gaussian import ClassGaussian
+from datalens.workflows.commands.fit import free_name
 from datalens.workflows.evaluation import Effort
 from datalens.workflows.fitting import alone_in
 
@@ -640,3 +641,39 @@ def test_verify_says_what_holds(run: Any) -> None:
 
 def test_the_version_is_said(run: Any) -> None:
     assert run("--version").out == f"datalens {__version__}\n"
+
+
+def test_a_run_does_not_go_among_the_pictures(run: Any, tmp_path: Path) -> None:
+    """There it would be a class, and no run on the folder could go on."""
+    for label in ("a", "b"):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        Image.new("L", (8, 8), 9).save(tmp_path / "pets" / label / "1.png")
+    words = ("--epsilon", 1, "--method", "class-gaussian", "--image-size", 8)
+    for out in ("pets/run", "pets/a/run"):
+        refused = run("fit", "pets", *words, "--out", out)
+        assert refused.code == 2 and f"{out} lies in pets" in refused.err
+        assert not Path(out).exists() and "There is no ledger yet" in run("ledger").out
+    assert run("fit", "pets", *words, "--out", "pets-run").code == 0
+
+
+def test_a_run_on_this_folder_is_named_after_it(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "pets").mkdir()
+    monkeypatch.chdir(tmp_path / "pets")
+    named = free_name(".", "datalens", 8.0, private=True)
+    assert named == Path("runs/pets-datalens-epsilon-8")
+
+
+def test_names_of_classes_are_no_markup(run: Any, tmp_path: Path) -> None:
+    digits = load("digits")
+    names = [f"[x{label}]" if label else "dog[/]" for label in range(10)]
+    np.savez(tmp_path / "own.npz", images=digits.images, labels=digits.labels, class_names=names)
+    told = run("evaluate", "own.npz", "--on", "own.npz", "--quick")
+    assert told.code == 0 and "dog[/]" in told.out and "[x3]" in told.out
+
+
+def test_samples_without_number_are_refused(run: Any) -> None:
+    run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    refused = run("sample", "r", "--count", 10**22, "--out", "s.npz")
+    assert refused.code == 2 and "--count is at most 1,000,000,000" in refused.err
+    assert run("sample", "r", "--count", 20, "--out", "s.NPZ").code == 0
+    assert len(load("s.NPZ").labels) == 20

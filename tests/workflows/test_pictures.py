@@ -44,3 +44,14 @@ def test_a_caption_can_be_read_at_the_width_of_a_page(side: int, caption: str) -
     assert ink[:, 1].max() < bare.width - 1  # none is cut off
     if len(caption) == 1:
         assert high >= 0.4 * bare.width / 40  # an x is half as high as its line
+
+
+def test_a_long_caption_goes_on_in_the_next_line() -> None:
+    """On a small picture nothing of it is cut off: letters cannot be made ever smaller."""
+    images = noisy(10, 8)
+    bare = contact_sheet(images, 10)
+    lines = contact_sheet(images, 10, caption="words " * 12)
+    once = contact_sheet(images, 10, caption="words")
+    assert lines.height - bare.height > 2 * (once.height - bare.height) - 10
+    below = np.asarray(lines)[bare.height :, :, 0]
+    assert np.argwhere(below < 128)[:, 1].max() < bare.width - 1

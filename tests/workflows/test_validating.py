@@ -175,3 +175,23 @@ def test_what_cannot_be_bought_is_refused(
     refused = run("evaluate", *words) if "gone" in words else run("evaluate", some, *ON, *words)
     assert refused.code == 2 and said in refused.err, refused.err
     assert not (tmp_path / "v").exists() and not ledger_path("digits-test").exists()
+
+
+def test_who_pays_from_another_ledger_is_told(run: Any, some: Path) -> None:
+    words = ("evaluate", some, *ON, "--private-validation", 1)
+    first = run(*words, "--out", "v1")
+    assert "Careful" not in first.err
+    other = run(*words, "--out", "v2", "--ledger", "foo")
+    assert other.code == 0 and "used with the ledger digits-test too" in other.err
+    assert "Warning" not in other.err
+
+
+def test_a_ledger_of_other_data_is_spoken_of_in_a_sentence(run: Any, some: Path) -> None:
+    words = ("--private-validation", 1, "--ledger", "mixed")
+    run("evaluate", some, *ON, *words, "--out", "v1")
+    digits = load("digits")
+    np.savez("more.npz", images=digits.images[300:500], labels=digits.labels[300:500])
+    on = ("--on", "more.npz", "--classes", 10)
+    told = run("evaluate", some, *on, *words, "--out", "v2")
+    assert told.code == 0 and "mixed has been used with other data so far" in told.err
+    assert "Warning" not in told.err and ".py:" not in told.err

@@ -59,7 +59,7 @@ class _Entry:
     find: Callable[[Path | None], str | None]
     load: Callable[[Split, Path | None, int | None, Keep | None], Records]
     files: Callable[[Split, Path | None], _Files]
-    why: str = PUBLISHED
+    why: str = f"{PUBLISHED}; of a part of it, declared public by the user"
     how_to_get: str = _DOWNLOADED
 
 
@@ -112,7 +112,8 @@ def load_unlabelled(
     if not path.is_dir():
         return None, load_images(path, image_size=size)
     files, images = load_pictures(path, shape)
-    return [file.relative_to(path).as_posix() for file in files], images
+    named = [os.fsencode(file.relative_to(path).as_posix()) for file in files]
+    return [name.decode(errors="replace") for name in named], images
 
 
 def fingerprint(source: str | Path, *, split: Split = "train", data_dir: Path | None = None) -> str:
@@ -122,8 +123,8 @@ def fingerprint(source: str | Path, *, split: Split = "train", data_dir: Path | 
     files = _files(source, split, data_dir)
     base = os.path.commonpath(files.pictures) if files.pictures else ""
     for picture in files.pictures:
-        name = picture.relative_to(base).as_posix()
-        digest.update(f"{name}\0{picture.stat().st_size}\0".encode())
+        name = os.fsencode(picture.relative_to(base).as_posix())  # any bytes can be a name
+        digest.update(name + b"\0%d\0" % picture.stat().st_size)
     for file in files.whole:
         with file.open("rb") as stream:
             digest.update(hashlib.file_digest(stream, "sha256").digest())
@@ -164,7 +165,7 @@ def _path(source: str | Path) -> Path:
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, RuntimeError):  # no permission, a name too long, an unknown ~user
         is_folder = is_file = False
-    if is_folder or (is_file and path.suffix in (".npz", ".parquet")):
+    if is_folder or (is_file and path.suffix.lower() in (".npz", ".parquet")):
         return path
     if is_file:
         raise DataLensError(

@@ -4,6 +4,7 @@ Using a folder declares public: its class folders' names, the number of files, a
 size and colour.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +123,22 @@ def _files(folder: Path, split: Split) -> tuple[tuple[str, ...], list[Path], lis
         labels += [names.index(class_folder.name)] * len(found)
     if not files:
         raise DataLensError(f"{chosen} has no images: put them into one folder per class.")
+    _check_each_is_there_once(files)
     return names, files, labels
+
+
+def _check_each_is_there_once(files: list[Path]) -> None:
+    """A picture that is reached twice, through links, would be two records of one person."""
+    seen = dict[tuple[int, int], Path]()
+    for file in files:
+        with suppress(OSError):  # what cannot be read is refused when it is decoded
+            status = file.stat()
+            first = seen.setdefault((status.st_dev, status.st_ino), file)
+            if first is not file:
+                raise DataLensError(
+                    f"{file} is the same file as {first}, through a link, and would count as a "
+                    "second record: remove one of them."
+                )
 
 
 def _split_folders(folder: Path, split: Split) -> tuple[Path, Path]:

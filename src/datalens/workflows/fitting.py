@@ -28,19 +28,13 @@ from datalens.synthesizers.session import (
     ledger_name_for,
     new_secret,
 )
-from datalens.workflows.ledgers import others_that_know
+from datalens.workflows.ledgers import OTHER_LEDGER, others_that_know
 from datalens.workflows.presets import load_preset
 from datalens.workflows.previews import Previews, write_sheet
 from datalens.workflows.progress import Listener, Watcher, marked, tidy_log
 from datalens.workflows.report.public import write_report
 from datalens.workflows.runs import check_product
 from datalens.workflows.source import Source
-
-OTHER_LEDGER = (
-    "Careful: these very files were used with the ledger {1} too, and what {0} pays is not added up"
-    " there; name one with --ledger for all runs on them."
-)
-
 
 SIZED = "Pictures of a folder are brought to {0}x{0} pixels; --image-size takes another size."
 
@@ -85,12 +79,14 @@ def fit_run(
     """A new run in a folder that does not exist yet; the result is rank 0's."""
     if ranks.rank == 0 and out.exists():
         raise DataLensError(f"{out} exists already; name another --out, or go on with --resume.")
+    source.check_outside(out)
     secret = ranks.tell("secret", new_secret(seed))
     records = source.share(learner, ranks, secret)
     plan = learner.resolve(records.public)  # all that can be wrong is wrong before this point
     ranks.agree("the configuration", plan.sha256[:16])
     if ranks.rank > 0:
         return _follow(learner, records, secret, out, ranks)
+    data = source.fingerprint()
     watcher = Watcher(
         epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet, listeners=listeners
     )
@@ -108,11 +104,11 @@ def fit_run(
         watcher.say(SIZED.format(source.size))
     for caution in cautions(plan):
         watcher.say(f"Careful: {caution}")
-    data = source.fingerprint()
     if not session.ledger.recognises(data, of="files"):
         watcher.say(OTHER_DATA.format(session.ledger.path.stem))
-    if session.noise.kind != "seeded" and (others := others_that_know(session.ledger, data)):
-        watcher.say(OTHER_LEDGER.format(session.ledger.path.stem, ", ".join(others)))
+    name = session.ledger.path.stem
+    if session.noise.kind != "seeded" and (others := others_that_know(name, data)):
+        watcher.say(OTHER_LEDGER.format(name, ", ".join(others)))
     (out / "config.toml").write_text(plan.to_toml())
     try:
         return _run(learner, records, session, out, watcher)
@@ -249,7 +245,8 @@ def _caption(certificate: dict[str, Any]) -> str:
     caption = f"{certificate['method']} on {certificate['data']['name']}"
     if certificate["epsilon"]:
         spent = certificate["epsilon"][certificate["budget"]["accountant"]]
-        caption += f": epsilon {rounded_up(spent, 3)}, delta {rounded_up(certificate['delta'], 6)}"
+        cost = f"epsilon {rounded_up(spent, 3)}, delta {rounded_up(certificate['delta'], 6)}"
+        caption = f"{cost}: {caption}"
     if not certificate["private"]:
         why = "seeded" if certificate["noise"]["kind"] == "seeded" else "nothing was protected"
         caption = f"NOT PRIVATE ({why})  {caption}"

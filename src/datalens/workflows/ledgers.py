@@ -4,7 +4,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 
@@ -18,6 +18,12 @@ from datalens.workflows.suggesting import command
 
 DELTA = 1e-5
 """Where totals are shown, unless a cap or the user says otherwise."""
+
+
+OTHER_LEDGER = (
+    "Careful: these very files were used with the ledger {1} too, and what {0} pays is not added up"
+    " there; name one with --ledger for all runs on them."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +75,15 @@ def opened(name: str, *, make: bool = False) -> Ledger:
     return Ledger(path, make=make)
 
 
-def others_that_know(ledger: Ledger, fingerprint: bytes) -> list[str]:
-    """Other ledgers of runs that protect somebody, on which files like these were used."""
+def others_that_know(
+    ledger: str, fingerprint: bytes, *, of: Literal["files", "arrays"] = "files"
+) -> list[str]:
+    """Other ledgers of runs that protect somebody, with which these data were used."""
     found = []
     for name in names():
-        if name != ledger.path.stem and not name.endswith(SEEDED):
+        if name != ledger and not name.endswith(SEEDED):
             with suppress(DataLensError):  # a file that is no ledger is nobody's
-                if opened(name).knows(fingerprint, of="files"):
+                if opened(name).knows(fingerprint, of=of):
                     found.append(name)
     return found
 

@@ -25,6 +25,8 @@ from datalens.errors import DataLensError, brief
 from datalens.synthesizers.protocol import Synthetic
 from datalens.workflows.pictures import contact_sheet, save_sheet
 
+MOST = 1_000_000_000
+"""Samples at once: labels alone are 8 GB, and are held."""
 MOST_ON_A_SHEET = 2_000
 """Images on one picture, which is held whole."""
 LONGEST_NAME = 60
@@ -54,6 +56,8 @@ def check_target(out: Path, count: int) -> None:
             f"{out} would be a sheet of {count:,} images: name FILE.npz, FILE.parquet or a folder "
             f"for more than {MOST_ON_A_SHEET:,}."
         )
+    if count > MOST:
+        raise DataLensError(f"--count is at most {MOST:,}, got {count:,}.")
     if kind == ".parquet":
         arrow("pyarrow.parquet")
     if out.exists():

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 GAP = 2
 SMALLEST = 11.0
 """Pixels of a caption's letters, below which nobody reads them."""
@@ -33,14 +34,29 @@ def contact_sheet(
     if not caption:
         return picture
     font = _font(caption, picture.width)
-    high = math.ceil(font.getbbox(caption)[3])
-    captioned = Image.new("RGB", (picture.width, picture.height + high + 10), "white")
+    lines = _lines(caption, font, picture.width - 12)
+    high = math.ceil(font.getbbox(caption)[3]) + 2
+    captioned = Image.new("RGB", (picture.width, picture.height + high * len(lines) + 8), "white")
     captioned.paste(picture)
-    ImageDraw.Draw(captioned).text((6, picture.height + 4), caption, fill="black", font=font)
+    pen = ImageDraw.Draw(captioned)
+    for number, line in enumerate(lines):
+        pen.text((6, picture.height + 4 + number * high), line, fill="black", font=font)
     return captioned
 
 
-def _font(caption: str, width: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def _lines(caption: str, font: Font, width: float) -> list[str]:
+    """Word by word, as many in a line as fit into it."""
+    lines = [""]
+    for word in caption.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and font.getlength(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def _font(caption: str, width: int) -> Font:
     """As large as the picture is wide, for pages scale both down; and not beyond its margin."""
     large = ImageFont.load_default(max(SMALLEST, width / 40))
     fits = (width - 12) / max(large.getlength(caption), 1)

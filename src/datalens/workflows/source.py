@@ -15,6 +15,7 @@ from datalens.data import (
     load,
 )
 from datalens.ensemble import Ranks
+from datalens.errors import DataLensError
 from datalens.synthesizers.learner import AnyLearner
 
 FOLDER_SIZE = 64
@@ -71,6 +72,13 @@ class Source:
         if self.colour is None:
             return self.usual_channels if holds_pictures(self.name) else None
         return 3 if self.colour else 1
+
+    def check_outside(self, out: Path) -> None:
+        """Refuse to write among a folder's pictures, where the run would count as a class."""
+        if is_folder(self.name) and out.resolve().is_relative_to(Path(self.name).resolve()):
+            raise DataLensError(
+                f"{out} lies in {self.name}, whose folders are classes; name an --out elsewhere."
+            )
 
     def as_in(self, config: dict[str, Any]) -> "Source":
         """With pictures of the size and colour that a run has, by its configuration."""

@@ -3,12 +3,14 @@
 import hashlib
 import math
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
+from rich.status import Status
 
 from datalens.classifiers.judge import taught
 from datalens.data import PublicFacts, Records, fingerprint
@@ -17,6 +19,7 @@ from datalens.synthesizers.session import ledger_name_for
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
 from datalens.workflows.judged import Images, check_classes, is_run, learned_from, samples_of
+from datalens.workflows.ledgers import OTHER_LEDGER, others_that_know
 from datalens.workflows.runs import holds_classifier, load_any, load_classifier
 from datalens.workflows.source import Source
 
@@ -49,7 +52,8 @@ def validate(
             " learned from; name records with --on that were held out."
         )
     records = held_out.records
-    name = ledger_name_for(records.public.name) + ("" if held_out.whole else "-test")
+    own = ledger_name_for(records.public.name) + ("" if held_out.whole else "-test")
+    name = ledger or own
     teacher = _teacher(synthetic, records, source.image_size)
     validation = Validation(teacher, epsilon=epsilon)
     validation.resolve(records.public)  # what can be wrong is wrong before this point
@@ -59,14 +63,27 @@ def validate(
         raise DataLensError(f"{folder} exists already; name another --out.") from None
     except OSError as error:
         raise DataLensError(f"{folder} cannot be written ({error.strerror}).") from None
+    if others := others_that_know(name, records.fingerprint(), of="arrays"):
+        _say(OTHER_LEDGER.format(name, ", ".join(others)))
     try:
-        with Console(stderr=True).status("A judge learns from the synthetic images ..."):
-            validation.fit(records, ledger=ledger or name)
+        with warnings.catch_warnings(record=True) as told, _at_work():
+            validation.fit(records, ledger=name)
     except BaseException:
         shutil.rmtree(folder)
         raise
+    for warning in told:
+        _say(str(warning.message))
     validation.save(folder)
-    return _result(synthetic, source, validation, ledger or name, folder)
+    return _result(synthetic, source, validation, name, folder)
+
+
+def _at_work() -> Status:
+    return Console(stderr=True).status("A judge learns from the synthetic images ...")
+
+
+def _say(sentence: str) -> None:
+    """A word to the user, on stderr."""
+    Console(stderr=True).print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _refuse_what_is_not_public(synthetic: Path, source: Source) -> None:

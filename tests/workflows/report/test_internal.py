@@ -17,7 +17,7 @@ from .test_public import drawn_curves, text_of
 
 CONFUSION = [[51, 2, 3], [4, 55, 6], [7, 8, 59]]
 FIGURES: dict[str, Any] = {
-    "on": "own",
+    "on": "mnist",
     "accuracy": 0.7312,
     "accuracy_spread": 0.0123,
     "accuracy_best_on_test": 0.7512,
@@ -70,7 +70,7 @@ SHOWN = {
     "accuracy_best_on_test": "best on test 75.1 %",
     "per_class": "one 91.1 % two 62.2 % three none tested",
     "synthetic_images": "learnt from 50,000 synthetic images",
-    "test_images": "tested on 195 real images of own",
+    "test_images": "tested on 195 real images of mnist",
     "classifiers": "forest 61.2 % ± 3.4 % 98.7 %",
     "inception_score": "inception score 4.56",
     "fid": "FID 78.9",
@@ -231,3 +231,12 @@ def test_a_broken_line_of_it_is_left_out(tmp_path: Path) -> None:
     file.write_text("[1, 2]\n")
     with pytest.raises(DataLensError, match=r"data_dependent\.jsonl"):
         read_diagnosis(file)
+
+
+def test_best_on_test_is_for_comparison_with_the_paper_alone(run: Path) -> None:
+    page = page_with(run, {**FIGURES, "on": "own"})
+    assert "best on test" not in text_of(page) and "What own tells about" in page
+
+
+def test_the_heading_names_what_the_figures_come_from(run: Path) -> None:
+    assert "What mnist tells about" in page_with(run, FIGURES)

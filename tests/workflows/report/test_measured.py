@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
+from scipy.stats import binomtest
 from sklearn.metrics import roc_auc_score
 
 from datalens.data import load
@@ -133,6 +134,13 @@ def test_so_is_each_figure_on_copies(page: str, folder: Path) -> None:
     row = re.search(r"nearest neighbour [\d.]+ [\d.]+ to [\d.]+ ([\d.]+) ([\d.]+) %", page)
     assert row and float(row[1]) == close(areas[0])
     assert float(row[2]) / 100 == close((inside > threshold).mean())
+    figures = (
+        r"nearest neighbour [\d.]+ ([\d.]+) to ([\d.]+) [\d.]+ [\d.]+ % ([\d.]+) % to ([\d.]+) %"
+    )
+    ends = [float(each) for each in re.search(figures, page).groups()]  # type: ignore[union-attr]
+    assert ends[:2] == [close(end) for end in around(inside, outside)]
+    exact = binomtest(int((inside > threshold).sum()), len(inside)).proportion_ci(method="exact")
+    assert [end / 100 for end in ends[2:]] == [close(exact.low), close(exact.high)]
 
     near = flat["test"][chance_of_others(TEST)]
     middle = near.mean(0)
@@ -152,6 +160,14 @@ def test_so_is_each_figure_on_copies(page: str, folder: Path) -> None:
     assert after(page, "density ratio") == close(roc_auc_score(seen, np.concatenate(scores)))
 
 
+def around(inside: np.ndarray, outside: np.ndarray) -> tuple[float, float]:
+    """95 % about the area, from all pairs of a member and another (DeLong et al. 1988)."""
+    wins = (inside[:, None] > outside) + (inside[:, None] == outside) / 2
+    parts = [wins.mean(axis).var(ddof=1) / wins.shape[1 - axis] for axis in (0, 1)]
+    reach = 1.959964 * np.sqrt(sum(parts))
+    return wins.mean() - reach, wins.mean() + reach
+
+
 def chance_of_others(count: int) -> np.ndarray:
     """Test records that the attack has as a reference: behind those that it is asked about."""
     chance = np.random.default_rng(0)
@@ -159,9 +175,9 @@ def chance_of_others(count: int) -> np.ndarray:
     return chance.permutation(count)[count // 2 :]
 
 
-def confusion(page: str, name: str) -> np.ndarray:
-    """As the page has it, of a classifier that learned from synthetic images."""
-    words = page.split(f"Confusion: {name}, trained on synthetic images")[1].split("Confusion")[0]
+def confusion(page: str, name: str, source: str = "synthetic") -> np.ndarray:
+    """As the page has it, of a classifier that learned from synthetic or real images."""
+    words = page.split(f"Confusion: {name}, trained on {source} images")[1].split("Confusion")[0]
     rows = words.split("0 1 2 3 4 5 6 7 8 9 ")[1].split()[: 10 * 11]
     cells = np.array([int(each) for each in rows]).reshape(10, 11)
     assert (cells[:, 0] == np.arange(10)).all()
@@ -173,6 +189,11 @@ def test_accuracies_are_those_of_the_confusion(page: str) -> None:
     cells = confusion(page, "cnn")
     assert (cells.sum(1) == np.bincount(labels)).all()
     assert after(page, "accuracy") == close(cells.trace() / TEST)
+    real = confusion(page, "cnn", "real")
+    assert (real.sum(1) == np.bincount(labels)).all()
+    row = re.search(r"Trained on real cnn ([\d.]+) % ([\d.]+) %", page)
+    shares = [each.trace() / TEST for each in (cells, real)]
+    assert row and [float(each) / 100 for each in row.groups()] == [close(s) for s in shares]
     by_class = page.split("By class")[1]
     for label in range(10):
         row = re.search(rf" {label} ([\d.]+) %", by_class)

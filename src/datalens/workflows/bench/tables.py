@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 Rows = tuple[list[str], list[list[str]]]
 
@@ -120,9 +121,10 @@ TARGET = ("reference", "ours")
 
 def for_terminal(title: str, rows: Rows) -> Table:
     heads, body = rows
-    table = Table(*heads, title=title, title_justify="left", show_header=any(heads))
+    columns = [Column(Text(head)) for head in heads]  # names of classes are no markup
+    table = Table(*columns, title=Text(title), title_justify="left", show_header=any(heads))
     for row in body:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     return table
 
 

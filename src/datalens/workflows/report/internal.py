@@ -9,6 +9,7 @@ from typing import Any
 
 from datalens.data.documents import read_json, read_whole, reading
 from datalens.errors import DataLensError
+from datalens.workflows.bench.utility.printed import printed
 from datalens.workflows.report.charts import Chart, chart
 from datalens.workflows.report.page import render, write
 from datalens.workflows.report.published import published
@@ -72,6 +73,7 @@ def contents(run: Path) -> dict[str, Any]:
     return {
         "run": published(run),
         "evaluation": evaluation,
+        "in_the_paper": bool(printed(str(evaluation.get("on")))),
         "attacks": attacks,
         "seconds": _told(inside / TIMINGS).get("seconds"),
         "prdc": PRDC,

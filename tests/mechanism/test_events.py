@@ -111,3 +111,10 @@ def test_what_is_not_known_is_refused(kind: object) -> None:
 def test_wrong_fields_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(DataLensError, match="wrong fields"):
         event_from_json({**gaussian().to_json(), **change})
+
+
+@pytest.mark.parametrize("body", [{"event": "gaussian", "x" * 9000: 1}, {"event": "x" * 9000}])
+def test_what_is_wrong_is_said_in_a_sentence_however_long_it_is(body: dict[str, object]) -> None:
+    with pytest.raises(DataLensError) as refused:
+        event_from_json(body)
+    assert len(str(refused.value)) < 300

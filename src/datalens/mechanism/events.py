@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, brief
 
 LARGEST_SIGMA = 2.0**46
 """So that noise on 64-bit integers cannot overflow."""
@@ -135,9 +135,9 @@ def event_from_json(body: dict[str, Any]) -> Event:
     kind = fields.pop("event", None)
     if not isinstance(kind, str) or kind not in KNOWN:
         raise DataLensError(
-            f"Unknown privacy event {kind!r}; this version knows {' and '.join(KNOWN)}."
+            f"Unknown privacy event {kind!r:.50}; this version knows {' and '.join(KNOWN)}."
         )
     try:
         return KNOWN[kind](**fields)
     except TypeError as error:
-        raise DataLensError(f"A privacy event has the wrong fields: {error}.") from None
+        raise DataLensError(f"A privacy event has the wrong fields ({brief(error)}).") from None

@@ -240,3 +240,8 @@ def test_best_on_test_is_for_comparison_with_the_paper_alone(run: Path) -> None:
 
 def test_the_heading_names_what_the_figures_come_from(run: Path) -> None:
     assert "What mnist tells about" in page_with(run, FIGURES)
+
+
+def test_half_a_letter_does_not_stop_a_page(run: Path) -> None:
+    """JSON can hold what no file of text can."""
+    assert "A note: ?." in page_with(run, {**FIGURES, "notes": ["A note: \ud800."]})

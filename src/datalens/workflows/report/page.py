@@ -54,7 +54,7 @@ def write(page: str, target: Path) -> Path:
     """The page in a file, whole, or one sentence."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(target, page.encode())
+        replace_file(target, page.encode(errors="replace"))  # JSON may have half a letter
     except OSError as error:
         raise DataLensError(f"{target} cannot be written ({error.strerror}).") from None
     return target

@@ -17,7 +17,7 @@ def positive(**named: float) -> None:
     """Refuse what is not a positive finite number, naming it."""
     for name, value in named.items():
         if not 0 < value <= sys.float_info.max:  # NaN and infinity fail this too
-            raise DataLensError(f"{name} must be a positive number, got {value!r}.")
+            raise DataLensError(f"{name} must be a positive number, got {value!r:.50}.")
 
 
 def noise_scale(**named: float) -> None:
@@ -25,7 +25,7 @@ def noise_scale(**named: float) -> None:
     positive(**named)
     for name, value in named.items():
         if not 1 / LARGEST_SIGMA < value < LARGEST_SIGMA:
-            raise DataLensError(f"{name} must lie between 2^-46 and 2^46, got {value!r}.")
+            raise DataLensError(f"{name} must lie between 2^-46 and 2^46, got {value!r:.50}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class SampledGaussianRelease:
         noise_scale(noise_multiplier=self.noise_multiplier)
         if self.sampling_probability > 1:
             raise DataLensError(
-                f"sampling_probability must be at most 1, got {self.sampling_probability!r}."
+                f"sampling_probability must be at most 1, got {self.sampling_probability!r:.50}."
             )
 
     def to_json(self) -> dict[str, Any]:

@@ -77,13 +77,13 @@ class Charge:
 
     def __post_init__(self) -> None:
         if not isinstance(self.event, Event):
-            raise DataLensError(f"Unknown privacy event {self.event!r}.")
+            raise DataLensError(f"Unknown privacy event {self.event!r:.50}.")
         if (
             isinstance(self.count, bool)
             or not isinstance(self.count, int)
             or not 0 <= self.count < 2**53
         ):
-            raise DataLensError(f"A charge counts 0 or more releases, got {self.count!r}.")
+            raise DataLensError(f"A charge counts 0 or more releases, got {self.count!r:.50}.")
 
     def to_json(self) -> dict[str, Any]:
         return {**self.event.to_json(), "count": self.count}
@@ -252,7 +252,7 @@ _RELATIONS = {
 def _check(rho: float, delta: float, accountant: AccountantName) -> None:
     if accountant not in ACCOUNTANTS:
         raise DataLensError(
-            f"Unknown accountant {accountant!r}; use one of {', '.join(ACCOUNTANTS)}."
+            f"Unknown accountant {accountant!r:.50}; use one of {', '.join(ACCOUNTANTS)}."
         )
     if not 0 < delta < 1:
         raise DataLensError(f"delta must lie between 0 and 1, got {delta!r}.")

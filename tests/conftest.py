@@ -1,5 +1,6 @@
 """Every test has its own home for ledgers: none may touch the user's."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,11 @@ for name in ("compact", "reference"):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Loops are compiled once, before workers and ranks would all do it side by side."""
+    """Loops are compiled once, before workers and ranks would all do it side by side.
+
+    And Ctrl-C is heard by what tests start, also where a shell has put the tests behind a `&`.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         subprocess.run([sys.executable, "-c", COMPILE], check=True)
 

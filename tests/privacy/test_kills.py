@@ -44,12 +44,13 @@ def lines(path: Path) -> list[str]:
 def check_books(ledger: Ledger, run: str, draws: list[str], releases: Path) -> set[str]:
     """What must hold after any crash; returns the charges whose release was lost."""
     charged = [row.key.removeprefix("spend/") for row in ledger.rows(run) if row.kind == "spend"]
-    stored = {path.stem.replace("-", "/", 1) for path in releases.glob("votes-*.npy")}
-    stored |= {path.stem for path in releases.glob("*.npy") if not path.stem.startswith("votes-")}
+    files = {path.stem for path in releases.glob("*.npy")}
+    stored = {key for key in charged if key.replace("/", "-") in files}
     assert len(set(draws)) == len(draws), "a release was drawn twice"
     assert len(set(charged)) == len(charged), "a release was charged twice"
     assert set(draws) <= set(charged), "noise was drawn for a charge that is missing"
     assert stored <= set(draws), "a release is stored that nobody drew"
+    assert len(stored) == len(files), "a release is stored that nobody paid for"
     return set(charged) - stored
 
 

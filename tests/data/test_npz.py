@@ -2,8 +2,11 @@
 
 import contextlib
 import io
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +42,28 @@ def test_round_trip(tmp_path: Path) -> None:
     assert np.array_equal(records.images[:, 0], IMAGES)
     assert np.array_equal(records.labels, LABELS)
     assert records.public.name == "own"
+
+
+def test_threads_read_headers_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11.7 told one in some thousands of them that a sound archive was none."""
+    path, within, most = saved(tmp_path, images=IMAGES, labels=LABELS), 0, 0
+    parse = np.lib.format.read_array_header_1_0
+
+    def counted(stream: Any) -> Any:
+        nonlocal within, most
+        within += 1
+        most = max(most, within)
+        time.sleep(0.01)
+        found = parse(stream)
+        within -= 1
+        return found
+
+    monkeypatch.setattr(np.lib.format, "read_array_header_1_0", counted)
+    with ThreadPoolExecutor(4) as pool:
+        read = list(pool.map(lambda _: load(path, n_classes=2), range(4)))
+    assert most == 1 and all(np.array_equal(each.labels, LABELS) for each in read)
 
 
 def test_column_order_is_kept(tmp_path: Path) -> None:

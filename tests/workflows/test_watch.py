@@ -16,7 +16,7 @@ import pytest
 
 from datalens.synthesizers.session import Stopped
 from datalens.workflows.progress import STOPPED, marked
-from datalens.workflows.watch.server import Server, serving
+from datalens.workflows.watch.server import Server, _Handler, serving
 from datalens.workflows.watch.state import Follower
 
 LINES = [
@@ -48,7 +48,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 class Answer:
     def __init__(self, server: Server, path: str, *, method: str = "GET", **headers: str) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
         named = {"Host": f"127.0.0.1:{server.server_port}"} | headers
         connection.putrequest(method, path, skip_host=True)
         for name, value in named.items():
@@ -229,8 +229,11 @@ def test_what_ends_a_run_early_leaves_a_mark(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", [STOPPED, "certificate.json"])
-def test_a_page_that_is_open_hears_the_end(folder: Path, mark: str) -> None:
+def test_a_page_that_is_open_hears_the_end(
+    folder: Path, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As `fit --dashboard` ends: what it last told was that the run is under way."""
+    monkeypatch.setattr("datalens.workflows.watch.server.LONGEST_GOODBYE", 600)
     with Server(folder) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         ask = f"/{server.token}/state.json"
@@ -241,16 +244,35 @@ def test_a_page_that_is_open_hears_the_end(folder: Path, mark: str) -> None:
         waiting.join(0.3)
         assert waiting.is_alive()
         assert json.loads(Answer(server, ask).body)["standing"] != "under way"
-        waiting.join(5)
+        waiting.join(60)
         assert not waiting.is_alive()
         server.shutdown()
 
 
-def test_nobody_is_waited_for_who_is_not_there(folder: Path) -> None:
+def test_a_page_is_known_to_be_there_before_it_has_its_answer(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends just then waits for it."""
+    asked: list[float] = []
+    answer = _Handler._answer
+
+    def noted(handler: _Handler, *arguments: Any) -> None:
+        asked.append(server.asked)
+        answer(handler, *arguments)
+
+    monkeypatch.setattr(_Handler, "_answer", noted)
+    Answer(server, f"/{server.token}/state.json")
+    assert time.monotonic() - asked[0] < 60
+
+
+def test_nobody_is_waited_for_who_is_not_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datalens.workflows.watch.server.LONGEST_GOODBYE", 120)
     began = time.monotonic()
     with serving(folder, to_the_end=True):
         pass
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize(
@@ -282,7 +304,7 @@ def test_the_command_ends_well_with_ctrl_c(folder: Path) -> None:
     said = process.stdout.readline()
     url = next(word for word in said.split() if word.startswith("http://127.0.0.1:"))
     port, token = url.removeprefix("http://127.0.0.1:").rstrip("/").split("/")
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
     connection.request("GET", f"/{token}/state.json")
     assert json.load(connection.getresponse())["run"] == "run"
     process.send_signal(signal.SIGINT)

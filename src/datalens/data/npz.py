@@ -1,6 +1,7 @@
 """NPZ archives with `images` and `labels`."""
 
 import math
+import threading
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ from datalens.errors import DataLensError
 _HOW_TO_SAVE = "save it with np.savez_compressed(path, images=..., labels=...)"
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """NumPy's. The others unpack any amount at once, or ask for gigabytes to begin with."""
+_ONE_AT_A_TIME = threading.Lock()
+"""Python 3.11's parser now and then fails when two threads use it, and so do warning filters."""
 
 
 def load_npz(
@@ -121,7 +124,7 @@ def _header(stream: IO[bytes], name: str, path: Path, at_most: int = MAX_BYTES) 
     # Version 1 only: NumPy writes it for every plain array, and its header is short.
     if np.lib.format.read_magic(stream) != (1, 0):
         raise DataLensError(f"{name} of {path} is no plain array: {_HOW_TO_SAVE}.")
-    with warnings.catch_warnings():
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the Python that wrote it
         header = _Header(*np.lib.format.read_array_header_1_0(stream))
     if header.dtype.hasobject:

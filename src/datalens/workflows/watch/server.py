@@ -88,10 +88,10 @@ class _Handler(BaseHTTPRequestHandler):
         if name == "":
             return self._answer(200, server.page.encode(), "text/html; charset=utf-8")
         if name == "state.json":
+            server.asked = time.monotonic()  # before the answer: who has it is known to be there
             with server.lock:
                 state = server.follower.state()
             self._answer(200, json.dumps(state).encode(), "application/json")
-            server.asked = time.monotonic()
             server.said_the_end = state["standing"] != "under way"
             return None
         if name == "samples.png" and (picture := server.follower.picture()) is not None:

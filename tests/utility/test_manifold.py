@@ -47,6 +47,14 @@ def test_many_images_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
         assert prdc(real, synthetic) == whole
 
 
+@pytest.mark.parametrize("times, density", [(1, 1.2), (10, 2.0)])
+def test_a_point_on_the_rim_is_inside(times: int, density: float) -> None:
+    """A set against itself: of each point, as often as it is there, and its five neighbours."""
+    points = np.repeat(np.random.default_rng(3).normal(30, 5, (50, 64)), times, axis=0)
+    found = prdc(points, points)
+    assert found == Prdc(precision=1, recall=1, density=density, coverage=1)
+
+
 def test_what_each_figure_sees() -> None:
     chance = np.random.default_rng(0)
     real = chance.normal(size=(500, 4))

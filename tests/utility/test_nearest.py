@@ -23,6 +23,17 @@ def test_the_percentiles_are_those_of_the_loops() -> None:
     assert found.asked == (40, 30) and found.train == 60 and found.copies == 0
 
 
+def test_a_copy_is_at_no_distance_at_all() -> None:
+    """Held out or synthetic, whatever rounding says; so copies of both kinds are alike."""
+    train = images(300, 0)
+    synthetic = np.concatenate([train[:100], images(100, 1)])
+    held_out = np.concatenate([train[100:120], images(180, 2)])  # a tenth of them
+    found = nearest(synthetic=synthetic, held_out=held_out, train=train)
+    assert found.synthetic["1"] == found.synthetic["25"] == 0 == found.held_out["5"]
+    assert found.synthetic["75"] > 0 and found.copies == 100
+    assert found.nearer_than_held_out == 0  # none is nearer than 0
+
+
 @pytest.mark.parametrize("rows", [1, 7, 59, 60, 1000])
 def test_parts_of_any_size_give_the_same_as_all_at_once(rows: int) -> None:
     train = images(60, 2)

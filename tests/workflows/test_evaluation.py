@@ -1,6 +1,7 @@
 """`datalens evaluate`: which figures there are, and that each is what its own test has checked."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from datalens.classifiers.simple import subset
-from datalens.data import load
+from datalens.data import Records, load
 from datalens.utility.accuracy import judged_accuracy
 from datalens.utility.domain import DomainClassifier
 from datalens.utility.inception import Inception
@@ -282,6 +283,13 @@ def test_what_these_data_are_too_few_for_is_left_out(run: Any, tmp_path: Path) -
     assert run("evaluate", "few.npz", "--on", "digits").code == 0
 
 
+def test_one_record_is_too_few(run: Any, half: Path, tmp_path: Path) -> None:
+    one = load("digits")
+    np.savez(tmp_path / "one.npz", images=one.images[:1, 0], labels=one.labels[:1])
+    found = run("evaluate", half, "--on", tmp_path / "one.npz", "--classes", 10)
+    assert found.code == 2 and "has one record, and evaluate needs two at least" in found.err
+
+
 def test_large_files_are_judged_in_part(half: Path) -> None:
     real = load("digits").public
     images, labels = evaluation.samples_of(half, real, at_most=50)
@@ -321,6 +329,16 @@ def test_the_cache_is_nobody_elses_and_a_damaged_file_is_made_anew(
     monkeypatch.setattr(cache.DomainClassifier, "learn", lambda *a, **n: learned.append(a))
     assert np.array_equal(Cache().domain(digits).features(images), first.features(images))
     assert not learned
+
+
+def test_classes_that_were_renamed_are_called_by_their_new_names(own_home: Path) -> None:
+    digits, found = load("digits"), []
+    for names in (("a", "b"), ("b", "a")):
+        few = np.flatnonzero(digits.labels < 2)
+        public = replace(digits.public, n_records=len(few), class_names=names)
+        own = Records(images=digits.images[few], labels=digits.labels[few], public=public)
+        found.append(Cache().baseline("logistic-regression", own, own, seeds=range(1)))
+    assert [list(each["per_class"]) for each in found] == [["a", "b"], ["b", "a"]]
 
 
 def test_other_records_have_another_classifier(own_home: Path) -> None:

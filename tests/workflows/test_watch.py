@@ -228,6 +228,16 @@ def test_what_ends_a_run_early_leaves_a_mark(tmp_path: Path) -> None:
     assert not (tmp_path / STOPPED).exists()
 
 
+def test_a_folder_whose_name_is_no_text_has_a_page(folder: Path) -> None:
+    odd = folder.rename(folder.parent / "run-\udcff")
+    with serving(odd) as url:
+        path = url.removeprefix("http://127.0.0.1:")
+        port, _, rest = path.partition("/")
+        connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60)
+        connection.request("GET", f"/{rest}")
+        assert "run-?" in connection.getresponse().read().decode()
+
+
 @pytest.mark.parametrize("mark", [STOPPED, "certificate.json"])
 def test_a_page_that_is_open_hears_the_end(
     folder: Path, mark: str, monkeypatch: pytest.MonkeyPatch

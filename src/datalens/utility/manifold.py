@@ -17,6 +17,8 @@ from datalens.errors import DataLensError
 Floats = NDArray[np.float64]
 
 NEIGHBOURS = 5
+ROUNDING = 1e-7
+"""Of the largest norm: how exact a distance between features is known to be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,8 @@ def prdc(real: Floats, synthetic: Floats, *, neighbours: int = NEIGHBOURS) -> Pr
             f"Precision and recall need more than {neighbours} images of each kind, got"
             f" {len(real)} real and {len(synthetic)} synthetic ones."
         )
-    reach, own_reach = (_reach(each, neighbours) for each in (real, synthetic))
+    rim = ROUNDING * max(np.linalg.norm(each, axis=1).max() for each in (real, synthetic))
+    reach, own_reach = (_reach(each, neighbours) + rim for each in (real, synthetic))
     balls = np.zeros(len(synthetic))  # real balls that each synthetic image lies in
     recalled, covered = np.zeros(len(real), bool), np.zeros(len(real), bool)
     row = 0

@@ -55,14 +55,16 @@ def nearest(
 ) -> Nearest:
     """Compare synthetic images and held-out records by their distance to training records."""
     chosen = [each[subset(len(each), ASKED, seed)] for each in (synthetic, held_out)]
-    distances, found = _closest(np.concatenate(chosen), train, rows)
+    asked = np.concatenate(chosen)
+    distances, found = _closest(asked, train, rows)
+    same = (train[found] == asked).all((1, 2, 3))
+    distances[same] = 0  # they are rounded, pixels are not
     ours, theirs = np.split(distances, [len(chosen[0])])
-    same = train[found[: len(ours)]] == chosen[0]  # distances are rounded, pixels are not
     return Nearest(
         synthetic=_percentiles(ours),
         held_out=_percentiles(theirs),
         nearer_than_held_out=float((ours < np.percentile(theirs, 1)).mean()),
-        copies=int(same.all((1, 2, 3)).sum()),
+        copies=int(same[: len(ours)].sum()),
         asked=(len(ours), len(theirs)),
         train=len(train),
     )

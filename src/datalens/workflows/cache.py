@@ -103,5 +103,5 @@ def _name(what: str, groups: Sequence[Records]) -> str:
             digest.update((Path(package.__path__[0]) / f"{module}.py").read_bytes())
     for records in groups:
         digest.update(records.fingerprint())
-        digest.update(str(records.public.n_classes).encode())
+        digest.update(json.dumps(records.public.class_names).encode())
     return f"{what}-{digest.hexdigest()[:24]}"

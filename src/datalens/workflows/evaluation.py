@@ -165,8 +165,13 @@ class Real:
     def of(cls, source: Source, tested: Tested) -> "Real":
         test = tested.records
         if tested.whole:
+            if len(test.labels) < 2:
+                raise DataLensError(
+                    f"{source.name} has one record, and evaluate needs two at least: one to learn"
+                    " from and one to be asked about."
+                )
             order = np.random.default_rng(SEED).permutation(len(test.labels))
-            kept = max(1, len(order) * 5 // 6)
+            kept = len(order) * 5 // 6
             learned, unseen = _part(test, order[:kept]), _part(test, order[kept:])
             return cls(test=test, train=None, learned=learned, unseen=unseen)
         train = source.records()

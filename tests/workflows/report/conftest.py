@@ -15,18 +15,21 @@ CLASSES = ("<script>alert(1)</script>", "\"quoted\" & 'odd'", "plain")
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """votes, plain, sampled and model are runs; seeded is one that is NOT PRIVATE."""
+    """seeded and bare are NOT PRIVATE, the others are; model and kept are classifiers."""
     folder = tmp_path_factory.mktemp("made")
     images = np.random.default_rng(0).integers(0, 256, (60, 8, 8), dtype=np.uint8)
     labels = np.arange(60) % 3
     np.savez(folder / "own.npz", images=images, labels=labels, class_names=CLASSES)
     source = Source(name=str(folder / "own.npz"), n_classes=3)
+    laplace = {"noise": "laplace", "n_teachers": 6, "steps": 4, "batch_size": 5, "latent": 4}
     votes = {"n_teachers": 6, "steps": 4, "batch_size": 3, "latent": 4, "label_steps": 2}
     learners = {
         "votes": METHODS["datalens"](epsilon=3.0, label_prior="bought", **votes),
         "plain": METHODS["class-gaussian"](epsilon=1.0),
         "sampled": METHODS["dpgan"](epsilon=9.0, steps=8, batch_size=5, latent=4, width=2),
         "model": CLASSIFIERS["scatter"](epsilon=9.0, steps=4, batch_size=5),
+        "kept": CLASSIFIERS["topagg"](epsilon=9.0, steps=4, batch_size=5, keep=0.5),
+        "counts": METHODS["pategan"](epsilon=9.0, **laplace),
         "seeded": METHODS["class-gaussian"](epsilon=1.0),
         "bare": METHODS["dcgan"](steps=4, batch_size=5, latent=4, width=2),
     }

@@ -103,15 +103,20 @@ def page_with(run: Path, figures: dict[str, Any]) -> str:
     return write_internal(run).read_text()
 
 
+def confusions(page: str) -> list[list[list[int]]]:
+    """Each table, by rows."""
+    row = r"<tr><th scope=\"row\">[^<]*</th>((?:<td[^>]*>\d+</td>){3})</tr>"
+    tables = [re.findall(row, table) for table in page.split("Columns: what it was taken")[1:]]
+    return [[[int(n) for n in re.findall(r">(\d+)<", each)] for each in rows] for rows in tables]
+
+
 def test_all_that_was_measured_is_there(run: Path) -> None:
     page = page_with(run, FIGURES)
     text = text_of(page)
     assert text.count("INTERNAL") >= 4
     for words in [*SHOWN.values(), *MORE]:
         assert words in text
-    rows = re.findall(r"<tr><th scope=\"row\">[^<]*</th>((?:<td[^>]*>\d+</td>){3})</tr>", page)
-    cells = [[int(n) for n in re.findall(r">(\d+)<", row)] for row in rows]
-    assert cells == CONFUSION
+    assert confusions(page) == [CONFUSION]
     assert re.findall(r'class="right">(\d+)<', page) == ["51", "55", "59"]
 
 
@@ -139,6 +144,36 @@ def test_nothing_of_it_is_published(run: Path, tmp_path: Path) -> None:
     text = "".join(p.read_text(errors="replace") for p in (tmp_path / "public").iterdir())
     for words in ("INTERNAL", "0.7312", "73.1", "confusion"):
         assert words not in text
+
+
+def test_it_is_not_written_among_what_is_published(run: Path, tmp_path: Path) -> None:
+    """Nor in the place of a link that lies there, wherever that leads."""
+    elsewhere = tmp_path / "elsewhere" / "report.html"
+    elsewhere.parent.mkdir()
+    (run / "report.html").replace(elsewhere)
+    (run / "report.html").symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
+    for out in (run / "report.html", run / "other.html", run / "internal" / ".." / "x.html"):
+        with pytest.raises(DataLensError, match="whose files may be published"):
+            write_internal(run, out=out)
+    write_internal(run, out=tmp_path / "fine.html")
+    assert elsewhere.read_bytes() == before and (run / "report.html").is_symlink()
+
+
+def test_confusion_of_a_classifier_that_is_the_product(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "model", tmp_path / "model")
+    figures = {"on": "mnist", "accuracy": 0.5, "confusion": CONFUSION}
+    page = page_with(tmp_path / "model", figures)
+    assert confusions(page) == [CONFUSION] and "Confusion: this classifier" in page
+
+
+def test_how_long_it_took_and_bars_by_class(run: Path) -> None:
+    page = page_with(run, FIGURES)
+    seconds = json.loads((run / "internal" / "timings.json").read_text())["seconds"]
+    told = re.search(r", ([\d.,]+) s to fit", text_of(page))
+    assert told and float(told[1].replace(",", "")) == pytest.approx(seconds, rel=6e-3)
+    table = page.split('class="by-class"')[1].split("</table>")[0]
+    assert re.findall(r'<rect width="([\d.]+)"', table) == ["91.10", "62.20"]
 
 
 def test_without_any_figures_it_says_how_to_get_them(made: Path, tmp_path: Path) -> None:

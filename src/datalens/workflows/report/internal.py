@@ -49,7 +49,8 @@ def write_internal(run: Path, *, out: Path | None = None) -> Path:
 
 def check_place(out: Path) -> None:
     """Refuse to put an internal page beside files that may be published."""
-    if (out.resolve().parent / "certificate.json").exists():
+    # Where a link leads, and where it lies: writing puts a page in the place of a link.
+    if any((each / "certificate.json").exists() for each in (out.resolve().parent, out.parent)):
         raise DataLensError(
             f"{out.parent} is a run, whose files may be published; an internal page must lie"
             " elsewhere: name another --out."

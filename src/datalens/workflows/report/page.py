@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 
 from datalens.errors import DataLensError
-from datalens.privacy.rounding import down_to_places, rounded_up, up_to_places
+from datalens.privacy.rounding import down_to_places, rounded_down, rounded_up, up_to_places
 from datalens.workflows.writing import replace_file
 
 STYLE, FILTER = "style.css", "filter.js"
@@ -78,6 +78,11 @@ def bound(number: float) -> str:
     return rounded_up(number, 3)
 
 
+def at_least(number: float) -> str:
+    """The same for noise: rounded down."""
+    return f"{int(number):,}" if abs(number) >= 1000 else rounded_down(number, 3)
+
+
 def decimal(number: float) -> str:
     """A delta written out, as far as that can be read: rounded up, as any bound."""
     written = 1e-7 <= number < 1
@@ -99,6 +104,7 @@ _FILTERS: dict[str, Callable[..., str]] = {
     "per_cent": per_cent,
     "figure": figure,
     "bound": bound,
+    "at_least": at_least,
     "decimal": decimal,
     "odds": odds,
     "shell": shlex.quote,

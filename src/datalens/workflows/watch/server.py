@@ -86,7 +86,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(403, b"Use the address that datalens printed.\n")
         name = name.partition("?")[0]
         if name == "":
-            return self._answer(200, server.page.encode(), "text/html; charset=utf-8")
+            return self._answer(
+                200, server.page.encode(errors="replace"), "text/html; charset=utf-8"
+            )
         if name == "state.json":
             server.asked = time.monotonic()  # before the answer: who has it is known to be there
             with server.lock:

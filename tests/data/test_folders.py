@@ -1,6 +1,8 @@
 """Folders of class folders of images."""
 
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +132,64 @@ def test_sixteen_bit_images_are_refused(folder: Path) -> None:
         load(str(folder))
 
 
+def deep_png(colour: int, channels: int) -> bytes:
+    """8 by 8 pixels of 16 bits a channel, each 4,000: as 8 bits they would be almost black."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + check
+
+    header = struct.pack(">IIBBBBB", 8, 8, 16, colour, 0, 0, 0)
+    rows = 8 * (b"\0" + 8 * channels * struct.pack(">H", 4_000))
+    packed = chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + packed
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("deep.png", deep_png(0, 1)),
+        ("deep.png", deep_png(2, 3)),
+        ("deep.png", deep_png(4, 2)),
+        ("deep.png", deep_png(6, 4)),
+        ("deep.ppm", b"P6 8 8 65535\n" + 192 * struct.pack(">H", 4_000)),
+        ("deep.ppm", b"P3 8 8 4095\n" + b"4000 " * 192),
+        ("deep.pgm", b"P5 8 8 65535\n" + 64 * struct.pack(">H", 4_000)),
+    ],
+)
+def test_nothing_of_more_than_eight_bits_loses_any(folder: Path, name: str, content: bytes) -> None:
+    (folder / "cat" / name).write_bytes(content)
+    for channels in (1, 3):
+        with pytest.raises(DataLensError, match=rf"{name} has more than 8 bits a channel"):
+            load(str(folder), channels=channels)
+
+
+def test_what_is_transparent_is_white(folder: Path) -> None:
+    """A black drawing on nothing, in each way that a PNG has of saying so."""
+    ink = np.zeros((8, 8), dtype=bool)
+    ink[2:5, 1:7] = True
+    white = np.where(ink, 0, 255).astype(np.uint8)
+    alpha = Image.fromarray(np.where(ink, 255, 0).astype(np.uint8))
+    black = Image.new("L", (8, 8), 0)
+    kinds = {"LA": Image.merge("LA", (black, alpha))}
+    kinds["RGBA"] = Image.merge("RGBA", (black, black, black, alpha))
+    kinds["L"] = Image.fromarray(np.where(ink, 0, 7).astype(np.uint8))
+    kinds["P"] = Image.fromarray(ink.astype(np.uint8), mode="P")
+    kinds["P"].putpalette([9, 9, 9, 0, 0, 0])
+    for mode, picture_of in kinds.items():
+        place = folder.parent / mode
+        named = {"L": {"transparency": 7}, "P": {"transparency": 0}}.get(mode, {})
+        for name in ("a", "b"):
+            (place / name).mkdir(parents=True)
+            picture_of.save(place / name / "1.png", **named)
+        images = load(str(place)).images
+        assert images.shape[1] == (3 if mode in ("RGBA", "P") else 1)
+        assert (images == white).all(), mode
+    half = Image.merge("LA", (black, Image.new("L", (8, 8), 128)))
+    half.save(folder / "cat" / "1.png")
+    assert load(str(folder)).images[0, 0, 0, 0] == 127
+
+
 @pytest.mark.parametrize("most", [20, 50])  # for 64 pixels PIL raises an error, or only warns
 def test_decompression_bombs_are_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, most: int
@@ -165,7 +225,7 @@ def test_one_class_and_no_images_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataLensError, match="no images"):
         load(str(tmp_path))
     picture(tmp_path / "only" / "1.png")
-    with pytest.raises(DataLensError, match="'only'"):
+    with pytest.raises(DataLensError, match="has one class folder, only, and two at least"):
         load(str(tmp_path))
 
 

@@ -106,6 +106,44 @@ def test_a_folder_of_parquet_files(tmp_path: Path, inside: str) -> None:
     assert len(load(str(root))) == 40
 
 
+@pytest.mark.parametrize(
+    "train, test",
+    [("pets_train", "pets_test"), ("train_0", "test_0"), ("pets.TRAINING.1", "pets.eval.1")],
+)
+def test_test_rows_are_no_training_rows(tmp_path: Path, train: str, test: str) -> None:
+    pq.write_table(table().slice(0, 30), tmp_path / f"{train}.parquet")
+    pq.write_table(table().slice(30, 10), tmp_path / f"{test}.PARQUET")
+    pq.write_table(table().slice(0, 5), tmp_path / "pets-dev-0.parquet")
+    assert load(str(tmp_path)).images[:, 0, 0, 0].tolist() == VALUES[:30].tolist()
+    tested = load(str(tmp_path), split="test")
+    assert tested.images[:, 0, 0, 0].tolist() == VALUES[30:].tolist()
+    pq.write_table(table(), tmp_path / "train-test.parquet")
+    with pytest.raises(DataLensError, match=r"several parts \(train, test\): rename it"):
+        load(str(tmp_path))
+
+
+def test_a_table_that_is_reached_twice_is_not_twice_the_records(file: Path) -> None:
+    (file.parent / "again.parquet").hardlink_to(file)
+    with pytest.raises(DataLensError, match=r"pets\.parquet is the same file as .*again\.parquet"):
+        load(str(file.parent))
+
+
+def test_a_name_may_be_in_capitals(file: Path) -> None:
+    records = load(str(file.rename(file.with_name("PETS.PARQUET"))))
+    assert records.labels.tolist() == LABELS.tolist()
+
+
+@pytest.mark.parametrize("number", ["sex", "__index_level_0__"])
+def test_a_number_that_is_not_called_a_label_is_none(tmp_path: Path, number: str) -> None:
+    """The only column of whole numbers need not be the classes, and budgets are spent once."""
+    rows = pa.table({"image": [packed(v) for v in VALUES], number: LABELS % 2})
+    pq.write_table(rows, tmp_path / "own.parquet")
+    with pytest.raises(DataLensError, match=f"called label, but its .* are {number}: rename"):
+        load(str(tmp_path / "own.parquet"), n_classes=2)
+    pq.write_table(rows.rename_columns(["image", "label"]), tmp_path / "own.parquet")
+    assert len(load(str(tmp_path / "own.parquet"), n_classes=2)) == 40
+
+
 def test_what_save_to_disk_leaves(tmp_path: Path) -> None:
     save(table(), tmp_path / "one")
     one = load(str(tmp_path / "one"))
@@ -177,7 +215,7 @@ def test_colour_sizes_and_plain_bytes(tmp_path: Path) -> None:
         ),
         (
             lambda: table(label="fine", names=None).append_column("coarse", pa.array(LABELS)),
-            "but has fine, coarse",
+            "called label, but its columns of whole numbers are fine, coarse",
         ),
     ],
 )

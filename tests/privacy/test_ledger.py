@@ -16,7 +16,13 @@ from datalens.mechanism.noise import ExactNoise, Integers, Noise
 from datalens.mechanism.topagg import TopAgg
 from datalens.privacy.accountants import Charge
 from datalens.privacy.chain import GENESIS, Row, digest, link
-from datalens.privacy.ledger import AlreadySpent, BudgetExceeded, Ledger, ledger_path
+from datalens.privacy.ledger import (
+    AlreadySpent,
+    BudgetExceeded,
+    Ledger,
+    ledger_name_for,
+    ledger_path,
+)
 from datalens.privacy.releases import Releases
 
 COUNTS = ClassCounts(sigma=10.0, n_classes=3)
@@ -138,6 +144,18 @@ def test_names_are_checked() -> None:
     for bad in ("", "../etc", "a/b", ".hidden", "x" * 200):
         with pytest.raises(DataLensError, match="no name for a ledger"):
             ledger_path(bad)
+
+
+@pytest.mark.parametrize(
+    "data, ledger",
+    [("x rays", "x-rays"), ("mnist", "mnist"), ("山", "records"), ("a" * 300, "a" * 80)],
+)
+def test_data_of_any_name_have_a_ledger(data: str, ledger: str) -> None:
+    assert ledger_name_for(data) == ledger
+    assert ledger_path(f"{ledger_name_for(data)}-test-seeded").stem == f"{ledger}-test-seeded"
+    if data != ledger:
+        with pytest.raises(DataLensError, match=rf"that of data called so is {ledger}\)"):
+            ledger_path(data)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from datalens import __version__, load
+from datalens.data import is_two_things
 from datalens.synthesizers.class_gaussian import ClassGaussian
 from datalens.workflows.commands.fit import free_name
 from datalens.workflows.evaluation import Effort
 from datalens.workflows.fitting import alone_in
+from datalens.workflows.source import Source
 
 SMALL = ["--teachers", "6", "--steps", "3", "--batch-size", "4", "--set", "label_steps=2"]
 
@@ -433,6 +435,62 @@ def test_a_stopped_run_goes_on_to_the_same_generator(
     assert again.code == 2 and "finished" in again.err
     lines = Path("r/log.jsonl").read_text().splitlines()
     assert len(lines) == 120
+
+
+@pytest.mark.parametrize("verb", ["fit", "classify"])
+def test_who_stops_before_it_began_is_told_to_start_again(
+    verb: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading thousands of pictures takes minutes, in which there is nothing to go on with."""
+
+    def stops(*given: Any, **named: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Source, "share", stops)
+        halted = run(verb, "digits", "--epsilon", 1, "--out", "r")
+    assert halted.code == 130 and halted.out == ""
+    assert halted.err == "Stopped before it began, and nothing was spent: start it again.\n"
+    assert not Path("r").exists()
+
+
+def test_a_name_that_is_also_a_folder_is_asked_about(run: Any, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "digits" / name).mkdir(parents=True)
+        for number in range(20):
+            image = np.full((8, 8), 10 * number, dtype=np.uint8)
+            Image.fromarray(image).save(tmp_path / "digits" / name / f"{number}.png")
+    words = ("--method", "class-gaussian", "--epsilon", 5000)
+    refused = run("fit", "digits", *words, "--out", "r")
+    assert refused.code == 2 and "is a data set by name, and here also a folder" in refused.err
+    assert not Path("r").exists()
+    found = run("fit", "./digits", *words, "--image-size", 8, "--out", "r", "--json")
+    assert found.code == 0 and "40 records" in found.err
+
+
+def test_the_folder_that_a_named_set_lies_in_is_no_other(tmp_path: Path) -> None:
+    """As with `cd DATA; datalens fit places365 --data-dir .`"""
+    assert not is_two_things("places365", tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        (tmp_path / "places365" / "places365_standard" / "train").mkdir(parents=True)
+        assert not is_two_things("places365", Path())
+        (tmp_path / "cifar10" / "cats").mkdir(parents=True)
+        assert is_two_things("cifar10", Path()) and not is_two_things("./cifar10", Path())
+
+
+def test_an_archive_that_was_shrunk_goes_on_without_being_told_again(
+    run: Any, tmp_path: Path
+) -> None:
+    digits = load("digits", image_size=20)
+    np.savez(tmp_path / "own.npz", images=digits.images, labels=digits.labels)
+    words = ("--classes", 10, "--method", "class-gaussian", "--epsilon", 5)
+    assert run("fit", "own.npz", *words, "--image-size", 8, "--out", "r").code == 0
+    (tmp_path / "r" / "certificate.json").unlink()  # as if it had been killed at the end
+    other = run("fit", "own.npz", "--classes", 10, "--image-size", 9, "--out", "r", "--resume")
+    assert other.code == 2 and "other data" in other.err
+    again = run("fit", "own.npz", "--classes", 10, "--out", "r", "--resume")
+    assert again.code == 0, again.err
 
 
 def test_a_ledger_adds_up_its_runs_and_keeps_its_cap(run: Any, tmp_path: Path) -> None:

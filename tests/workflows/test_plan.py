@@ -90,6 +90,27 @@ def test_a_good_budget_is_led_to_the_default(run: Any) -> None:
     assert max(len(line) for line in found.out.splitlines() if line[:1] in "┏┃┡│└") <= 80
 
 
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("mnist", "--image-size", 16), "datalens fit mnist --image-size 16 --epsilon 3"),
+        (
+            ("--records", 60_000, "--shape", "1x32x32", "--classes", 10),
+            "datalens fit DATA --image-size 32 --epsilon 3",
+        ),
+        (
+            ("--records", 60_000, "--shape", "1x24x32", "--classes", 10),
+            "datalens fit DATA --epsilon 3",
+        ),
+    ],
+)
+def test_what_to_go_on_with_is_of_the_size_that_was_planned(
+    run: Any, words: tuple[object, ...], said: str
+) -> None:
+    found = run("plan", *words, "--epsilon", 3, "--no-calibrate")
+    assert f"Go on with: {said} " in found.out
+
+
 def test_each_warning_is_said_once_with_the_options_it_is_about(run: Any) -> None:
     """3x64x64: votes drown in six of eight options, of which the first is none."""
     facts = ("--records", 8500, "--shape", "3x64x64", "--classes", 2, "--epsilon", 1)

@@ -7,6 +7,7 @@ from datalens.data.catalogue import (
     fingerprint,
     holds_pictures,
     is_folder,
+    is_two_things,
     load,
     load_unlabelled,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "fingerprint",
     "holds_pictures",
     "is_folder",
+    "is_two_things",
     "load",
     "load_unlabelled",
     "shard_size",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datalens.data import celeba, cifar10, places365
-from datalens.data.folders import folder_files, load_folder, load_pictures
+from datalens.data.folders import folder_files, load_folder, load_pictures, visible
 from datalens.data.hugging_face import is_table, load_hugging_face, table_files
 from datalens.data.npz import load_images, load_npz
 from datalens.data.official import FASHION_MNIST, MNIST, N_RECORDS, OfficialSet
@@ -141,6 +141,19 @@ def holds_pictures(source: str | Path) -> bool:
     """Whether these are pictures in files or in a table, each grey or in colour."""
     named = isinstance(source, str) and source in _ENTRIES
     return not named and _reader(_path(source)) is not load_npz
+
+
+def is_two_things(source: str, data_dir: Path | None) -> bool:
+    """Whether a name is a data set's and, where one stands, a folder's of class folders too.
+
+    The folder in which that very data set lies is not meant.
+    """
+    folder = Path(source)
+    if source not in _ENTRIES or not folder.is_dir():
+        return False
+    found = _entry(source, data_dir).find(data_dir)
+    its_own = found is not None and Path(found).resolve().is_relative_to(folder.resolve())
+    return not its_own and any(child.is_dir() for child in visible(folder))
 
 
 def _files(source: str | Path, split: Split, data_dir: Path | None) -> _Files:

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageFile, ImageOps
 
 from datalens.data.limits import CHANNELS, MAX_PACKED, MAX_PIXELS
 from datalens.data.resizing import resize_picture
@@ -20,6 +20,7 @@ _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
 _GREY = ("1", "L", "LA")
 _WIDE = ("I", "F")
 """Modes of more than 8 bits a channel, which PIL would cut off at 255 without a word."""
+_WHITE = (255, 255, 255, 255)
 
 Shape = tuple[int, int, int]
 """Channels, height and width."""
@@ -56,12 +57,12 @@ class Picture:
 def shape_of_picture(picture: Picture, image_size: int | None) -> Shape:
     """The shape that the image will have, its pixels unread."""
     with _opened(picture) as image:
+        _check_depth(picture, image)
         mode, (width, height) = image.mode, image.size
         if image_size is not None:
             width = height = image_size
         elif width != height and image.getexif().get(ExifTags.Base.Orientation, 1) > 4:
             width, height = height, width  # a photograph that is to be turned
-    _check_mode(picture, mode)
     return 1 if mode in _GREY else 3, height, width
 
 
@@ -118,11 +119,16 @@ def brought_to(picture: Picture, shape: Shape) -> npt.NDArray[np.uint8]:
 
 
 def _pixels(picture: Picture, mode: str | None, image_size: int | None) -> npt.NDArray[np.uint8]:
-    """Channels, height, width; grey or RGB as it is, or as `mode` says."""
+    """Channels, height, width; grey or RGB as it is, or as `mode` says. On white, if one can see
+    through it: what lies under transparency is often black, and a drawing on it would be lost."""
     with _opened(picture) as opened:
-        _check_mode(picture, opened.mode)
-        image = ImageOps.exif_transpose(opened)
-        image = image.convert(mode or ("L" if image.mode in _GREY else "RGB"))
+        _check_depth(picture, opened)
+        image: Image.Image = ImageOps.exif_transpose(opened)
+        mode = mode or ("L" if image.mode in _GREY else "RGB")
+        if image.has_transparency_data:
+            ground = Image.new("RGBA", image.size, _WHITE)
+            image = Image.alpha_composite(ground, image.convert("RGBA"))
+        image = image.convert(mode)
         if image_size is not None:
             image = resize_picture(image, image_size)
         pixels = np.asarray(image)
@@ -130,7 +136,7 @@ def _pixels(picture: Picture, mode: str | None, image_size: int | None) -> npt.N
 
 
 @contextmanager
-def _opened(picture: Picture) -> Iterator[Image.Image]:
+def _opened(picture: Picture) -> Iterator[ImageFile.ImageFile]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of details beside the picture that are damaged
@@ -149,6 +155,10 @@ def _opened(picture: Picture) -> Iterator[Image.Image]:
         ) from error
 
 
-def _check_mode(picture: Picture, mode: str) -> None:
-    if mode.startswith(_WIDE):
+def _check_depth(picture: Picture, image: ImageFile.ImageFile) -> None:
+    """Also of colour and transparent pictures, of which PIL keeps the upper 8 bits alone."""
+    stored = [tile[3] for tile in image.tile]  # how pixels are packed: "RGB;16B", ("RGB", 4095)
+    packed = any(";16" in str(each) for each in stored)
+    largest = [each[-1] for each in stored if image.format == "PPM" and isinstance(each, tuple)]
+    if image.mode.startswith(_WIDE) or packed or any(value > 255 for value in largest):
         raise DataLensError(f"{picture.name} has more than 8 bits a channel: save it with 8.")

@@ -39,9 +39,9 @@ def load_folder(
 ) -> Records:
     """Records of `folder/<class>/<image>`, or of `folder/train/...` and `folder/test/...`.
 
-    Images are grey (1) or RGB (3) as `channels` says, else as the files are; transparency is
-    dropped, and of an animation the first frame counts. Without `image_size` all must have one
-    size. With `keep`, only the wanted files are decoded; of the others the header is read.
+    Images are grey (1) or RGB (3) as `channels` says, else as the files are; what is transparent
+    is laid on white, and of an animation the first frame counts. Without `image_size` all must
+    have one size. With `keep`, only the wanted files are decoded; of the others the header is read.
     """
     if image_size is not None:
         check_image_size(image_size)
@@ -110,6 +110,11 @@ def _files(folder: Path, split: Split) -> tuple[tuple[str, ...], list[Path], lis
     """Class names, files, and the files' labels."""
     train, chosen = _split_folders(folder, split)
     names = tuple(child.name for child in _class_folders(train))
+    if len(names) == 1:
+        raise DataLensError(
+            f"{train} has one class folder, {names[0]}, and two at least are needed: put the images"
+            " of each class into a folder of its own."
+        )
     files: list[Path] = []
     labels: list[int] = []
     for class_folder in _class_folders(chosen):
@@ -123,11 +128,11 @@ def _files(folder: Path, split: Split) -> tuple[tuple[str, ...], list[Path], lis
         labels += [names.index(class_folder.name)] * len(found)
     if not files:
         raise DataLensError(f"{chosen} has no images: put them into one folder per class.")
-    _check_each_is_there_once(files)
+    check_each_is_there_once(files)
     return names, files, labels
 
 
-def _check_each_is_there_once(files: list[Path]) -> None:
+def check_each_is_there_once(files: list[Path]) -> None:
     """A picture that is reached twice, through links, would be two records of one person."""
     seen = dict[tuple[int, int], Path]()
     for file in files:
@@ -136,8 +141,8 @@ def _check_each_is_there_once(files: list[Path]) -> None:
             first = seen.setdefault((status.st_dev, status.st_ino), file)
             if first is not file:
                 raise DataLensError(
-                    f"{file} is the same file as {first}, through a link, and would count as a "
-                    "second record: remove one of them."
+                    f"{file} is the same file as {first}, through a link, and would count "
+                    "twice: remove one of them."
                 )
 
 

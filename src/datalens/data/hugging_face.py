@@ -4,6 +4,7 @@ Using one declares public: its class names, the number of rows, and the images' 
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 
 from datalens.data.decoding import Picture, Shape, channels_of, decode, shape_of_picture
 from datalens.data.documents import read_json, reading
+from datalens.data.folders import check_each_is_there_once
 from datalens.data.limits import MAX_PACKED
 from datalens.data.records import (
     Keep,
@@ -22,13 +24,18 @@ from datalens.data.records import (
     declared_classes,
 )
 from datalens.data.resizing import check_image_size
-from datalens.data.tables import arrow, batches_of, schema_of
+from datalens.data.tables import arrow, batches_of, is_parquet, schema_of
 from datalens.errors import DataLensError
 
 _WHY = "declared public by the user, who passes a table with these classes and rows"
-_SPLITS = ("train", "test", "validation")
+_SPLITS = {
+    "train": ("train", "training"),
+    "test": ("test", "testing", "eval", "evaluation"),
+    "validation": ("validation", "valid", "val", "dev"),
+}
+"""The words for them in names of files."""
 _IMAGES, _LABELS = ("image", "img", "images"), ("label", "labels")
-"""What the columns are called where several would do."""
+"""What the columns are called: of images, where there are several."""
 _LONGEST_METADATA = 2 * 2**20
 
 
@@ -41,7 +48,7 @@ class _Columns(NamedTuple):
 def is_table(path: Path) -> bool:
     """Whether a path is such a data set, by the names of its files."""
     if path.is_file():
-        return path.suffix == ".parquet"
+        return is_parquet(path)
     saved = ("dataset_dict.json", "state.json")
     return any((path / name).is_file() for name in saved) or bool(_parquet_files(path))
 
@@ -103,18 +110,26 @@ def table_files(path: Path, split: Split) -> list[Path]:
     if not files:
         missing = NoTestSplit if split == "test" else DataLensError
         raise missing(f"{path} has no {split} data: name a file or folder that has.")
+    check_each_is_there_once(files)
     return files
 
 
 def _parquet_files(folder: Path) -> list[Path]:
     folders = (folder, folder / "data", *(folder / split for split in _SPLITS))
-    return [file for each in folders for file in sorted(each.glob("*.parquet")) if file.is_file()]
+    listed = (sorted(each.iterdir()) if each.is_dir() else () for each in folders)
+    return [file for each in listed for file in each if is_parquet(file) and file.is_file()]
 
 
 def _split_of(file: Path) -> str | None:
-    """By the file's name, as in train-00000-of-00002.parquet, or by its folder's."""
-    words = (file.name.replace(".", "-").split("-")[0], file.parent.name)
-    return next((word for word in words if word in _SPLITS), None)
+    """By a word in the file's name, as in train-00000-of-00002.parquet or pets_test.parquet, or by
+    its folder's."""
+    words = set(re.split(r"[^a-z]+", file.stem.lower()))
+    found = [split for split, known in _SPLITS.items() if words.intersection(known)]
+    if len(found) > 1:
+        raise DataLensError(
+            f"{file} is named after several parts ({', '.join(found)}): rename it after one."
+        )
+    return found[0] if found else file.parent.name if file.parent.name in _SPLITS else None
 
 
 def _saved_files(folder: Path) -> list[Path]:
@@ -150,7 +165,7 @@ def _columns_of(file: Path) -> _Columns:
         labels = [field.name for field in schema if types.is_integer(field.type)]
         classed = [name for name in labels if _class_names(features.get(name)) is not None]
         image = _the_one("images", images, _IMAGES)
-        label = _the_one("whole numbers", classed or labels, _LABELS)
+        label = _label(classed, labels)
         return _Columns(image, label, _class_names(features.get(label)))
 
 
@@ -170,6 +185,18 @@ def _the_one(what: str, found: list[str], usual: tuple[str, ...]) -> str:
             f"but has {', '.join(found)[:200] or 'none'}."
         )
     return chosen[0]
+
+
+def _label(classed: list[str], numbers: list[str]) -> str:
+    """The classes; never whatever happens to be a number, such as an age or a row's."""
+    if len(classed) == 1:
+        return classed[0]
+    if chosen := [name for name in _LABELS if name in (classed or numbers)]:
+        return chosen[0]
+    raise DataLensError(
+        "it must have its classes in a column of whole numbers that is called label, but its "
+        f"columns of whole numbers are {', '.join(numbers)[:200] or 'none'}: rename one."
+    )
 
 
 def _features(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from datalens.data.decoding import Picture, decoded
-from datalens.data.folders import visible
+from datalens.data.folders import check_each_is_there_once, visible
 from datalens.data.records import Keep, PublicFacts, Records, Split
 from datalens.data.resizing import check_image_size
 from datalens.data.whereabouts import data_folders, first_folder
@@ -121,4 +121,5 @@ def _files(split: Split, data_dir: Path | None) -> list[list[Path]]:
         by_class.append([file for scene in scenes for file in visible(folder / scene)])
     if not any(by_class):
         raise DataLensError(f"{folder} has no pictures: unpack the archive again.")
+    check_each_is_there_once([file for files in by_class for file in files])
     return by_class

@@ -28,9 +28,14 @@ def arrow(module: str = "pyarrow") -> Any:
         ) from None
 
 
+def is_parquet(file: Path) -> bool:
+    """By its name, in any case."""
+    return file.suffix.lower() == ".parquet"
+
+
 def schema_of(file: Path) -> Any:
     """The columns of a table and its metadata."""
-    if file.suffix == ".parquet":
+    if is_parquet(file):
         with reading(file), _parquet(file) as table:
             return table.schema_arrow
     pyarrow = arrow()
@@ -41,7 +46,7 @@ def schema_of(file: Path) -> Any:
 def batches_of(file: Path, columns: Sequence[str]) -> Iterator[Any]:
     """These columns, a few rows at a time."""
     with reading(file):
-        if file.suffix == ".parquet":
+        if is_parquet(file):
             with _parquet(file) as table:
                 yield from table.iter_batches(_ROWS, columns=list(columns), use_threads=False)
             return

@@ -66,9 +66,19 @@ def ledger_path(name: str, home: Path | None = None) -> Path:
     """Where the ledger of a data set lies: DATALENS_HOME, else the user's data folder."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise DataLensError(
-            f"{name!r} is no name for a ledger; use letters, digits, dots, dashes, underscores."
+            f"{name!r:.120} is no name for a ledger; use letters, digits, dots, dashes, underscores"
+            f" (that of data called so is {ledger_name_for(name)})."
         )
     return (home or default_home()) / "ledgers" / f"{name}.sqlite"
+
+
+def ledger_name_for(data_name: str) -> str:
+    """The ledger a data set has by default: its name, made fit for a file name.
+
+    Names that are made alike share a ledger, where costs add up: never too little is counted.
+    """
+    fit = re.sub(r"[^A-Za-z0-9._-]+", "-", data_name).strip("-._")
+    return fit[:80] or "records"
 
 
 def default_home() -> Path:

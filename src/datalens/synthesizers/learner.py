@@ -18,8 +18,9 @@ from datalens.ensemble import Ranks
 from datalens.errors import DataLensError
 from datalens.privacy.certificate import Product, issue
 from datalens.privacy.chain import FORMAT as LEDGER_FORMAT
+from datalens.privacy.ledger import ledger_name_for
 from datalens.synthesizers.frozen import FrozenPlan
-from datalens.synthesizers.session import Member, Session, ledger_name_for, temporary_session
+from datalens.synthesizers.session import Member, Session, temporary_session
 from datalens.synthesizers.settings import Budget, checked
 
 MAX_PRODUCT = 256 * 2**20

@@ -286,11 +286,6 @@ def new_secret(seed: int | None) -> bytes:
     return hashlib.sha256(f"datalens seed {seed}".encode()).digest()
 
 
-def ledger_name_for(data_name: str) -> str:
-    """The ledger a data set has by default: its name, made fit for a file name."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", data_name).strip("-._") or "records"
-
-
 @contextmanager
 def temporary_session(
     fingerprint: bytes, *, ledger: str, seed: int | None, private: bool = True

@@ -15,7 +15,7 @@ from datalens.data.documents import reading
 from datalens.ensemble import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.planning.cautions import cautions
-from datalens.privacy.ledger import OverTheCap
+from datalens.privacy.ledger import OverTheCap, ledger_name_for
 from datalens.privacy.rounding import rounded_up
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.learner import AnyLearner, read_config
@@ -25,7 +25,6 @@ from datalens.synthesizers.session import (
     OTHER_DATA,
     Member,
     Session,
-    ledger_name_for,
     new_secret,
 )
 from datalens.workflows.ledgers import OTHER_LEDGER, others_that_know
@@ -147,7 +146,7 @@ def resume_run(
             f"{out} was started with {began}, which cannot change; resume without --epsilon."
         )
     with reading(out / "config.toml"):
-        source = source.as_in(config)
+        source = source.as_started(config)
     records = source.share(learner, ranks, secret)
     with reading(out / "config.toml"):
         resolved = learner.resolve(records.public).to_toml()

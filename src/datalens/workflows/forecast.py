@@ -178,8 +178,8 @@ def _spoken(numbers: list[int]) -> str:
     )
 
 
-def verdict(found: Outlook) -> str:
-    """What a user should take away, in a sentence or two."""
+def verdict(found: Outlook, image_size: int | None = None) -> str:
+    """What a user should take away, in a sentence or two; `image_size` is what was asked for."""
     best = found.best
     if not found.useful:
         words = "No useful images will come out of this: the noise would hide every class."
@@ -188,7 +188,8 @@ def verdict(found: Outlook) -> str:
     else:
         budget = f"--epsilon {best.plan.settings.epsilon:g} --delta {best.plan.settings.delta:g}"
         name = found.public.name if found.public.name != UNNAMED else "DATA"
-        return f"Go on with: {command('fit', name)} {budget} {best.words}".rstrip()
+        sized = () if image_size is None else ("--image-size", image_size)
+        return f"Go on with: {command('fit', name, *sized)} {budget} {best.words}".rstrip()
     needed = []
     if found.needed_records:
         needed.append(f"about {found.needed_records:,} records at this epsilon")

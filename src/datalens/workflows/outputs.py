@@ -50,7 +50,10 @@ def check_target(out: Path, count: int) -> None:
     """Refuse a target that exists or that we do not know how to write, before any work."""
     kind = out.suffix.lower()
     if kind not in _WRITERS:
-        raise DataLensError(f"{out} is neither FILE.npz, FILE.parquet, FILE.png nor a folder.")
+        raise DataLensError(
+            f"{out} is neither FILE.npz, FILE.parquet, FILE.png nor a folder (whose name must have"
+            " no dot)."
+        )
     if kind == ".png" and count > MOST_ON_A_SHEET:
         raise DataLensError(
             f"{out} would be a sheet of {count:,} images: name FILE.npz, FILE.parquet or a folder "

@@ -12,6 +12,7 @@ from datalens.data import (
     fingerprint,
     holds_pictures,
     is_folder,
+    is_two_things,
     load,
 )
 from datalens.ensemble import Ranks
@@ -46,6 +47,13 @@ class Source:
     """Pixels a side of a folder's pictures where the user says nothing; None: their own."""
     usual_channels: int | None = None
     """Those of pictures where the user says nothing; None: their own."""
+
+    def __post_init__(self) -> None:
+        if is_two_things(self.name, self.data_dir):
+            raise DataLensError(
+                f"{self.name} is a data set by name, and here also a folder: say ./{self.name} for"
+                " the folder, or go elsewhere for the data set."
+            )
 
     @property
     def options(self) -> list[str]:
@@ -85,6 +93,11 @@ class Source:
         channels, height, width = config["data"]["shape"]
         size = height if height == width else None
         return replace(self, folder_size=size, usual_channels=channels)
+
+    def as_started(self, config: dict[str, Any]) -> "Source":
+        """As a run had it that goes on: with the size its images were brought to, whatever from."""
+        there = self.as_in(config)
+        return replace(there, image_size=self.image_size or there.folder_size)
 
     def records(self, split: Split = "train", keep: Keep | None = None) -> Records:
         return load(

@@ -15,7 +15,7 @@ from rich.status import Status
 from datalens.classifiers.judge import taught
 from datalens.data import PublicFacts, Records, fingerprint
 from datalens.errors import DataLensError
-from datalens.synthesizers.session import ledger_name_for
+from datalens.privacy.ledger import ledger_name_for
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
 from datalens.workflows.judged import Images, check_classes, is_run, learned_from, samples_of

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from datalens.errors import DataLensError
-from datalens.workflows.commands.fit import check_protection, free_name, print_cost
+from datalens.workflows.commands.fit import check_protection, free_name, print_cost, stopped
 from datalens.workflows.commands.options import (
     NOT_PRIVATE,
     Classes,
@@ -88,8 +88,7 @@ def classify(
             out = out or free_name(dataset, method, epsilon, private=not not_private)
             result = fit_run(classifier, source, out, ledger=ledger, seed=seed)
     except (Stopped, KeyboardInterrupt):
-        words = command("classify", dataset, *source.options, "--out", out, "--resume")
-        typer.echo(f"Stopped. Go on with: {words}", err=True)
+        typer.echo(stopped("classify", source, out), err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(result)

@@ -2,7 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,9 @@ from datalens.workflows.commands.options import (
     chosen,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from datalens.workflows.source import Source
 
 ACCOUNTANTS = {
     "pld": "by its privacy loss",
@@ -99,7 +102,6 @@ def fit(
     from datalens.workflows.progress import Listener
     from datalens.workflows.runs import is_private
     from datalens.workflows.source import Source
-    from datalens.workflows.suggesting import command
     from datalens.workflows.tensorboard import Board
     from datalens.workflows.watch.server import serving
 
@@ -171,8 +173,7 @@ def fit(
     except (Stopped, KeyboardInterrupt):
         if not first:
             raise typer.Exit(130) from None
-        words = command("fit", dataset, *source.options, "--out", out, "--resume")
-        typer.echo(f"Stopped. Go on with: {words}", err=True)
+        typer.echo(stopped("fit", source, out), err=True)
         raise typer.Exit(130) from None
     if not first:
         return
@@ -212,6 +213,17 @@ def free_name(dataset: str, method: str, epsilon: float | None, *, private: bool
         if not path.exists():
             return path
     raise DataLensError("The folder runs/ is full of runs of this name; give --out.")
+
+
+def stopped(verb: str, source: "Source", out: Path | None) -> str:
+    """What to do now; before its configuration is there, a run has touched no budget."""
+    from datalens.workflows.suggesting import command
+
+    if out is not None and (out / "config.toml").exists():
+        words = command(verb, source.name, *source.options, "--out", out, "--resume")
+        return f"Stopped. Go on with: {words}"
+    left = f" {out} can be deleted." if out is not None and (out / "internal").is_dir() else ""
+    return f"Stopped before it began, and nothing was spent: start it again.{left}"
 
 
 def print_cost(result: dict[str, Any]) -> None:

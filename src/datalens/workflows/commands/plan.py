@@ -53,4 +53,6 @@ def plan(
         typer.echo(sentence)
     for sentence in found.refused:
         typer.echo(f"Left out: {sentence}")
-    typer.echo(forecast.verdict(found))
+    if dataset is None and public.shape[1] == public.shape[2]:
+        image_size = public.shape[1]  # a folder's pictures would be brought to another
+    typer.echo(forecast.verdict(found, image_size))

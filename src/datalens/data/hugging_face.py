@@ -13,7 +13,7 @@ import numpy as np
 
 from datalens.data.decoding import Picture, Shape, channels_of, decode, shape_of_picture
 from datalens.data.documents import read_json, reading
-from datalens.data.folders import check_each_is_there_once
+from datalens.data.folders import check_each_is_there_once, visible
 from datalens.data.limits import MAX_PACKED
 from datalens.data.records import (
     Keep,
@@ -116,8 +116,8 @@ def table_files(path: Path, split: Split) -> list[Path]:
 
 def _parquet_files(folder: Path) -> list[Path]:
     folders = (folder, folder / "data", *(folder / split for split in _SPLITS))
-    listed = (sorted(each.iterdir()) if each.is_dir() else () for each in folders)
-    return [file for each in listed for file in each if is_parquet(file) and file.is_file()]
+    listed = [file for each in folders if each.is_dir() for file in visible(each)]
+    return [file for file in listed if is_parquet(file) and file.is_file()]
 
 
 def _split_of(file: Path) -> str | None:
@@ -164,7 +164,7 @@ def _columns_of(file: Path) -> _Columns:
         images = [field.name for field in schema if _is_image(field.type, types)]
         labels = [field.name for field in schema if types.is_integer(field.type)]
         classed = [name for name in labels if _class_names(features.get(name)) is not None]
-        image = _the_one("images", images, _IMAGES)
+        image = _image(images)
         label = _label(classed, labels)
         return _Columns(image, label, _class_names(features.get(label)))
 
@@ -177,12 +177,12 @@ def _is_image(kind: Any, types: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def _the_one(what: str, found: list[str], usual: tuple[str, ...]) -> str:
-    chosen = found if len(found) == 1 else [name for name in usual if name in found][:1]
+def _image(found: list[str]) -> str:
+    chosen = found if len(found) == 1 else [name for name in _IMAGES if name in found]
     if not chosen:
         raise DataLensError(
-            f"it must have one column of {what}, or one called {usual[0]}, "
-            f"but has {', '.join(found)[:200] or 'none'}."
+            "it must have one column of images, or one called image, but has "
+            f"{', '.join(found)[:200] or 'none'}."
         )
     return chosen[0]
 

@@ -50,6 +50,10 @@ OWNER = "owner"
 """Stands where a run's name would, in rows that the data's owner has written."""
 
 
+LONGEST_NAME = 100
+"""Letters of a ledger's name, which is that of a file."""
+
+
 class BudgetExceeded(DataLensError):
     """The charge does not fit into what was reserved, or under the cap. Nothing was written."""
 
@@ -64,7 +68,7 @@ class AlreadySpent(DataLensError):
 
 def ledger_path(name: str, home: Path | None = None) -> Path:
     """Where the ledger of a data set lies: DATALENS_HOME, else the user's data folder."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+    if len(name) > LONGEST_NAME or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise DataLensError(
             f"{name!r:.120} is no name for a ledger; use letters, digits, dots, dashes, underscores"
             f" (that of data called so is {ledger_name_for(name)})."
@@ -78,7 +82,7 @@ def ledger_name_for(data_name: str) -> str:
     Names that are made alike share a ledger, where costs add up: never too little is counted.
     """
     fit = re.sub(r"[^A-Za-z0-9._-]+", "-", data_name).strip("-._")
-    return fit[:80] or "records"
+    return (fit if len(fit) <= LONGEST_NAME else fit[:80]) or "records"  # -test goes behind it
 
 
 def default_home() -> Path:

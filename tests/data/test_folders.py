@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from datalens.data import fingerprint, load
+from datalens.data.decoding import _on_white
 from datalens.errors import DataLensError
 
 
@@ -257,3 +258,12 @@ def test_a_file_name_may_be_any_bytes(folder: Path) -> None:
     (folder / "dog" / "1.png").rename(os.fsdecode(os.fsencode(folder) + b"/dog/caf\xe9.png"))
     assert len(load(str(folder)).labels) == 3
     assert fingerprint(str(folder)) != before
+
+
+@pytest.mark.parametrize("height", [63, 64, 65, 200])
+def test_transparency_is_the_same_in_parts(height: int) -> None:
+    values = np.random.default_rng(height).integers(0, 256, (height, 9, 4), dtype=np.uint8)
+    image = Image.fromarray(values)
+    ground = Image.new("RGBA", image.size, (255, 255, 255, 255))
+    whole = np.asarray(Image.alpha_composite(ground, image).convert("RGB"))
+    assert np.array_equal(np.asarray(_on_white(image, "RGB")), whole)

@@ -21,6 +21,7 @@ _GREY = ("1", "L", "LA")
 _WIDE = ("I", "F")
 """Modes of more than 8 bits a channel, which PIL would cut off at 255 without a word."""
 _WHITE = (255, 255, 255, 255)
+_ROWS = 64
 
 Shape = tuple[int, int, int]
 """Channels, height and width."""
@@ -125,14 +126,22 @@ def _pixels(picture: Picture, mode: str | None, image_size: int | None) -> npt.N
         _check_depth(picture, opened)
         image: Image.Image = ImageOps.exif_transpose(opened)
         mode = mode or ("L" if image.mode in _GREY else "RGB")
-        if image.has_transparency_data:
-            ground = Image.new("RGBA", image.size, _WHITE)
-            image = Image.alpha_composite(ground, image.convert("RGBA"))
-        image = image.convert(mode)
+        image = _on_white(image, mode) if image.has_transparency_data else image.convert(mode)
         if image_size is not None:
             image = resize_picture(image, image_size)
         pixels = np.asarray(image)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _on_white(image: Image.Image, mode: str) -> Image.Image:
+    """A few rows at a time: a large picture is not held in three more forms."""
+    result = Image.new(mode, image.size)
+    for top in range(0, image.height, _ROWS):
+        box = (0, top, image.width, min(top + _ROWS, image.height))
+        rows = image.crop(box).convert("RGBA")
+        ground = Image.new("RGBA", rows.size, _WHITE)
+        result.paste(Image.alpha_composite(ground, rows).convert(mode), box)
+    return result
 
 
 @contextmanager

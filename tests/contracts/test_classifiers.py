@@ -61,6 +61,7 @@ def test_fit_predict_save_load(method: str, tmp_path: Path) -> None:
         "config.toml",
         "ledger.json",
         "certificate.json",
+        "certificate.sig",
         "classifier.safetensors",
     }
     loaded = CLASSIFIERS[method].load(tmp_path / "run")

@@ -220,7 +220,7 @@ def _use_ledger(folder: Path) -> None:
     ledger.charges("run")
     ledger.has_spent("run", "counts")
     ledger.spend("run", "more", COUNTS.event, count=1)
-    ledger.settle("run")
+    ledger.settle("run", {})
 
 
 def _obtain(folder: Path) -> Integers | None:

@@ -80,10 +80,10 @@ def test_what_a_run_did_not_use_returns_at_its_end(tmp_path: Path) -> None:
     ledger.reserve("a", [Charge(event=charge.event, count=1)], facts={})
     with pytest.raises(BudgetExceeded):
         ledger.reserve("b", costing(0.9), facts={})
-    ledger.settle("a")
+    ledger.settle("a", {})
     ledger.reserve("b", costing(0.9), facts={})
     ledger.spend("b", "x", costing(0.9)[0].event, count=1)
-    ledger.settle("b")
+    ledger.settle("b", {})
     with pytest.raises(BudgetExceeded):
         ledger.reserve("c", costing(0.9), facts={})
 
@@ -126,7 +126,7 @@ def _reserve_many(path: Path, who: int) -> None:
             continue
         ledger.spend(run, "x", costing(0.6)[0].event, count=1)
         if number % 2:
-            ledger.settle(run)
+            ledger.settle(run, {})
 
 
 def test_two_processes_never_exceed_the_cap_together(tmp_path: Path) -> None:

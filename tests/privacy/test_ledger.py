@@ -55,20 +55,64 @@ def test_two_handles_see_each_others_charges(ledger: Ledger) -> None:
     other.spend("run", "last", EVENT, count=1)
     with pytest.raises(BudgetExceeded, match="used 5"):
         ledger.spend("run", "more", EVENT, count=1)
-    other.settle("run")
+    other.settle("run", {})
     with pytest.raises(BudgetExceeded, match="settled"):
         ledger.spend("run", "more", EVENT, count=1)
 
 
-def test_a_file_in_the_place_of_another_is_read_anew(ledger: Ledger) -> None:
+def test_a_ledger_that_is_put_back_as_it_was_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    """By the object that has charged it, and by a later process that remembers the chain's end."""
+    head = tmp_path / "ledger-head"
+    Ledger(ledger.path, head=head)
     copy = ledger.path.with_suffix(".copy")
     shutil.copy(ledger.path, copy)
-    ledger.spend("run", "here", EVENT, count=1)
+    first = Ledger(ledger.path, head=head)
+    first.spend("run", "here", EVENT, count=1)
     Ledger(copy).spend("run", "there", EVENT, count=4)  # as many rows, and others
-    shutil.copy(copy, ledger.path)
-    with pytest.raises(BudgetExceeded, match="used 4"):
-        ledger.spend("run", "more", EVENT, count=2)
-    ledger.spend("run", "more", EVENT, count=1)
+    for other in (copy, _copied(copy, rows=1)):
+        shutil.copy(other, ledger.path)
+        with pytest.raises(DataLensError, match="no longer the same"):
+            first.spend("run", "more", EVENT, count=1)
+        with pytest.raises(DataLensError, match="no longer the same"):
+            Ledger(ledger.path, head=head)
+    assert len(Ledger(ledger.path).rows()) == 1  # who does not remember cannot see it
+
+
+def _copied(ledger: Path, *, rows: int) -> Path:
+    """A ledger that ends earlier."""
+    shorter = ledger.with_suffix(".shorter")
+    shutil.copy(ledger, shorter)
+    with sqlite3.connect(shorter) as database:
+        database.execute("DELETE FROM entries WHERE row > ?", (rows,))
+    database.close()
+    return shorter
+
+
+@pytest.mark.parametrize(
+    "edit", ["UPDATE entries SET body = replace(body, '3', '4') WHERE row = 2"]
+)
+def test_nothing_is_charged_to_an_altered_ledger(ledger: Ledger, edit: str) -> None:
+    ledger.spend("run", "a", EVENT, count=1)
+    with sqlite3.connect(ledger.path) as database:
+        database.execute(edit)
+    database.close()
+    for refused in (
+        lambda: ledger.spend("run", "b", EVENT, count=1),
+        lambda: ledger.settle("run", {}),
+        lambda: ledger.charges("run"),
+        lambda: ledger.extract("run"),
+        lambda: ledger.reserve("other", [], facts={}),
+    ):
+        with pytest.raises(DataLensError, match="altered: row 2"):
+            refused()
+
+
+def test_a_run_is_settled_with_one_result(ledger: Ledger) -> None:
+    ledger.settle("run", {"files": {"a": "1"}})
+    ledger.settle("run", {"files": {"a": "1"}})
+    with pytest.raises(DataLensError, match="with another result"):
+        ledger.settle("run", {"files": {"a": "2"}})
+    assert len(ledger.rows("run")) == 2
 
 
 def test_a_long_run_is_not_read_again_at_each_charge(
@@ -127,8 +171,8 @@ def test_the_same_charge_is_made_once(ledger: Ledger) -> None:
 
 
 def test_a_settled_run_spends_no_more(ledger: Ledger) -> None:
-    ledger.settle("run")
-    ledger.settle("run")
+    ledger.settle("run", {})
+    ledger.settle("run", {})
     with pytest.raises(BudgetExceeded, match="settled"):
         ledger.spend("run", "a", EVENT, count=1)
 

@@ -121,10 +121,12 @@ def test_no_fingerprint_is_published(
 
     one, _ = sources
     fit(method, one, tmp_path / "a")
-    with sqlite3.connect(own_home / "ledgers" / "faces.sqlite") as database:
-        prints = [row[0] for row in database.execute("SELECT value FROM fingerprints")]
-        prints += [row[0] for row in database.execute("SELECT key FROM secret")]
-    assert len(prints) == 2
+    with sqlite3.connect(own_home / "known-records.sqlite") as database:
+        (files, marks), (key,) = (
+            database.execute(f"SELECT {what}").fetchone()
+            for what in ("files, marks FROM known", "key FROM secret")
+        )
+    prints = [files, key, *(marks[at : at + 8] for at in range(0, len(marks), 8))]
     everything = b"".join(published(tmp_path / "a", tmp_path / "public").values())
     for value in (*prints, one.fingerprint()):
         for form in (value, value.hex().encode()):

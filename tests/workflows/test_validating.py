@@ -49,7 +49,9 @@ def test_of_a_run_it_lies_beside_it_and_is_not_exported(
     fit = ("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
     assert run(*fit).code == 0
     words = ("evaluate", "r", "--on", "own.npz", "--classes", 10, "--private-validation", 1)
-    shown = run(*words)
+    refused = run(*words)
+    assert refused.code == 2 and "used with the ledger digits" in refused.err
+    shown = run(*words, "--ledger", "own")
     assert shown.code == 0 and "bought for epsilon" in shown.out and "Internal" not in shown.out
     assert json.loads((tmp_path / "r/validation/certificate.json").read_text())["method"] == (
         "validation"
@@ -105,8 +107,10 @@ def test_records_that_were_learned_from_are_not_held_out(
     assert Ledger(ledger_path("some")).standing() == spent
     other = tmp_path / "other.npz"
     other.write_bytes(some.read_bytes())
-    allowed = run("evaluate", "r", "--on", other, "--classes", 10, "--private-validation", 1)
-    assert allowed.code == 0  # under another name nobody can tell
+    renamed = ("evaluate", "r", "--on", other, "--classes", 10, "--private-validation", 1)
+    refused = run(*renamed)
+    assert refused.code == 2 and "These records were used with the ledger some" in refused.err
+    assert run(*renamed, "--ledger", "other").code == 0  # by its owner's word
 
 
 def test_the_test_split_is_not_taken_for_public(

@@ -1,5 +1,7 @@
 """The certificate: what was spent, in words and in numbers that anyone can re-check."""
 
+import hashlib
+import json
 import platform
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,10 +35,11 @@ def issue(
     configuration_sha256: str,
     product: Product,
     product_sha256: str,
-    ledger: dict[str, Any],
     facts: dict[str, Any],
 ) -> dict[str, Any]:
     """Build the certificate of a finished run from what the ledger says was spent.
+
+    It lacks its place in the ledger's chain, which follows from its hash.
 
     `parameters` gives, for each kind of release, the numbers its sensitivity follows from
     (top_k and levels, or bound), so that a reader can derive it again. Without noise there is no
@@ -80,8 +83,18 @@ def issue(
         "versions": versions(),
         "configuration_sha256": configuration_sha256,
         f"{product}_sha256": product_sha256,
-        "ledger": ledger,
     }
+
+
+def certificate_sha256(certificate: dict[str, Any]) -> str:
+    """The hash of all that a certificate says, but for its place in the ledger's chain."""
+    said = {name: value for name, value in certificate.items() if name != "ledger"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def json_bytes(body: dict[str, Any]) -> bytes:
+    """A published file of JSON, to the byte, as hashes and signatures have it."""
+    return f"{json.dumps(body, indent=1)}\n".encode()
 
 
 _ACCOUNTANTS: tuple[AccountantName, ...] = ("certified", "paper", "gaussian")

@@ -7,12 +7,23 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from datalens.errors import DataLensError
 
-FORMAT = "datalens-ledger-2"
+FORMAT = "datalens-ledger-3"
 GENESIS = hashlib.sha256(FORMAT.encode()).hexdigest()
+
+
+class Head(NamedTuple):
+    """The end of a chain: its number of rows, and the hash of the last."""
+
+    rows: int
+    hash: str
+
+
+START = Head(0, GENESIS)
+"""Before the first row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,18 +64,29 @@ def link(previous: str, row_digest: str) -> str:
     return _sha256([previous, row_digest])
 
 
-def check(rows: Iterable[Row], where: str) -> None:
-    """Refuse a ledger in which a row was changed, taken out, put in or moved."""
-    previous, expected = GENESIS, 1
+def follow(rows: Iterable[Row], where: str, *, known: Head) -> Head:
+    """The chain's end; refuses a ledger in which a row was changed, removed, added or moved.
+
+    `known` is an earlier end. A ledger that no longer passes through it was cut off, or put back
+    as it once was.
+    """
+    head, seen = START, known == START
     for row in rows:
         words = (row.run, row.key, row.text)
-        fits = row.row == expected and all(isinstance(word, str) for word in words)
-        if not fits or row.hash != link(previous, digest(*words)):
+        fits = row.row == head.rows + 1 and all(isinstance(word, str) for word in words)
+        if not fits or row.hash != link(head.hash, digest(*words)):
             raise DataLensError(
-                f"The ledger {where} has been altered: row {expected} does not follow from the rows"
-                " before it; put back the file as it was."
+                f"The ledger {where} has been altered: row {head.rows + 1} does not follow from the"
+                " rows before it; put back the file as it was."
             )
-        previous, expected = row.hash, expected + 1
+        head = Head(row.row, row.hash)
+        seen = seen or head == known
+    if not seen:
+        raise DataLensError(
+            f"The ledger {where} has been altered: it had {known.rows} rows that are no longer the"
+            f" same, and now has {head.rows}; put back the file as it was."
+        )
+    return head
 
 
 def _sha256(parts: list[str]) -> str:

@@ -5,29 +5,29 @@ reserves its whole plan, or is refused; each charge is then durable before its n
 the end it settles, and what it did not use returns.
 """
 
-import hmac
 import json
 import os
 import re
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 from datalens.errors import DataLensError, brief
+from datalens.files import replace_file
 from datalens.mechanism.events import Event
 from datalens.privacy.accountants import Charge
 from datalens.privacy.accountants import epsilon as cost
 from datalens.privacy.cap import Cap
-from datalens.privacy.chain import GENESIS, Row, check, digest, link
+from datalens.privacy.chain import START, Head, Row, digest, follow, link
 from datalens.privacy.rounding import rounded_down, rounded_up
 from datalens.privacy.standing import RunStanding, Standing
 
-VERSION = 2
+VERSION = 3
 """Of the file's schema. Another one is refused, never guessed at."""
 
 _TABLES = (
@@ -40,8 +40,6 @@ _TABLES = (
     at TEXT NOT NULL,
     UNIQUE (run, key)
 )""",
-    "CREATE TABLE fingerprints (kind TEXT NOT NULL, value BLOB NOT NULL)",
-    "CREATE TABLE secret (key BLOB NOT NULL)",
 )
 
 _ROWS = "SELECT row, run, key, body, hash FROM entries"
@@ -105,14 +103,27 @@ class Ledger:
     only an interruption just after the write can leave a charge without its release.) The charges
     of a run never exceed what it reserved, no charge is made twice, and what is spent or set aside
     never exceeds the cap, also when several processes write at once (each write is one immediate
-    transaction).
+    transaction). An altered or rolled-back file is refused: the whole chain is followed again
+    whenever the file is not as this object left it.
     """
 
     def __init__(
-        self, path: Path, *, make: bool = True, clock: Callable[[], datetime] = _now
+        self,
+        path: Path,
+        *,
+        make: bool = True,
+        head: Path | None = None,
+        clock: Callable[[], datetime] = _now,
     ) -> None:
-        """The ledger in this file, which is made if need be; later it must not disappear."""
-        self.path, self._clock = Path(path), clock
+        """The ledger in this file, which is made if need be; later it must not disappear.
+
+        `head` is a file of the caller's that remembers the end of the chain from one process to
+        the next, so that a ledger that was rolled back in between is noticed.
+        """
+        self.path, self._clock, self._head_file = Path(path), clock, head
+        self._head = _read_head(head) if head is not None and head.exists() else START
+        self._state: tuple[int, ...] | None = None
+        """Of the file, when its chain was last followed or added to."""
         self._last: dict[str, tuple[int, str, RunStanding]] = {}
         """The last row of each run that was followed, its hash, and where the run stood then."""
         if self.path.exists() and not self.path.is_file():
@@ -162,14 +173,23 @@ class Ledger:
                 database, run, f"spend/{key}", {"kind": "spend", "charge": charge.to_json()}
             )
 
-    def settle(self, run: str) -> None:
-        """End the run: what it did not spend returns to the data set. Settling twice is once."""
+    def settle(self, run: str, result: dict[str, Any]) -> None:
+        """End the run: what it did not spend returns to the data set.
+
+        `result` is what the run made, as the certificate will state it: hashes of its files. It
+        can be settled once, and again only with the same result. Empty, the run was given up.
+        """
         with self._transaction() as database:
             known = self._standing(database, run).runs.get(run)
             if known is None:
                 raise DataLensError(f"The ledger {self.path} has no run {run}.")
             if known.state != "ended":
-                self._append(database, run, "settle", {"kind": "settle"})
+                self._append(database, run, "settle", {"kind": "settle", **result})
+            elif result and known.result != result:
+                raise DataLensError(
+                    f"Run {run} was settled in the ledger {self.path.stem} with another result:"
+                    " restore its files as they were then, or start a new run."
+                )
 
     def set_cap(self, epsilon: float, delta: float) -> Cap:
         """From now on no run is let in that could take the total over epsilon at delta."""
@@ -184,23 +204,6 @@ class Ledger:
                 )
             self._append(database, OWNER, None, {"kind": "cap", **cap.to_json()})
         return cap
-
-    def recognises(self, fingerprint: bytes, *, of: Literal["files", "arrays"]) -> bool:
-        """Whether these data were used with this ledger before, or none were; remembers them.
-
-        Only a keyed hash is kept, under a key that never leaves this file, and outside the rows.
-        """
-        with self._transaction() as database:
-            value, known = _sought(database, fingerprint, of)
-            if value not in known:
-                database.execute("INSERT INTO fingerprints VALUES (?, ?)", (of, value))
-            return not known or value in known
-
-    def knows(self, fingerprint: bytes, *, of: Literal["files", "arrays"]) -> bool:
-        """Whether these data were used with this ledger; nothing is remembered."""
-        with self._transaction() as database:
-            value, known = _sought(database, fingerprint, of)
-            return value in known
 
     def has_spent(self, run: str, key: str) -> bool:
         """Whether this charge has been made."""
@@ -249,11 +252,19 @@ class Ledger:
             database.execute("PRAGMA synchronous = EXTRA")  # on disk when COMMIT returns
             database.execute("PRAGMA fullfsync = ON")  # macOS: through the drive's cache too
             database.execute("BEGIN IMMEDIATE")
+            before = self._head
             try:
                 self._prepare(database)
+                if self._state != _state(self.path):
+                    before = self._follow(self._read(database))
                 yield database
                 database.execute("COMMIT")
+                self._state = _state(self.path)
+                if self._head_file is not None and self._head != before:
+                    with suppress(OSError):  # an older end of the chain does as well
+                        replace_file(self._head_file, json.dumps(self._head).encode())
             except BaseException:
+                self._head = before
                 if database.in_transaction:
                     database.execute("ROLLBACK")
                 raise
@@ -280,13 +291,12 @@ class Ledger:
         for statement in _TABLES:
             database.execute(statement)
         database.execute(f"PRAGMA user_version = {VERSION}")
-        database.execute("INSERT INTO secret VALUES (?)", (secrets.token_bytes(32),))
         self.path.chmod(0o600)
 
     def _read(
         self, database: sqlite3.Connection, run: str | None = None, *, after: int = 0
     ) -> list[Row]:
-        """Rows in order; the chain is checked where all of them are read."""
+        """Rows in order, of one run or of all."""
         if run is None:
             found = database.execute(f"{_ROWS} ORDER BY row")
         else:
@@ -294,10 +304,11 @@ class Ledger:
                 f"{_ROWS} WHERE run = ? AND row > ? ORDER BY row", (run, after)
             )
         names = ("row", "run", "key", "text", "hash")
-        rows = [Row(**dict(zip(names, row, strict=True))) for row in found]
-        if run is None:
-            check(rows, str(self.path))
-        return rows
+        return [Row(**dict(zip(names, row, strict=True))) for row in found]
+
+    def _follow(self, rows: list[Row]) -> Head:
+        self._head = follow(rows, str(self.path), known=self._head)
+        return self._head
 
     def _followed(self, database: sqlite3.Connection, run: str) -> RunStanding | None:
         """Where the run stands, reading only the rows that it has got since this was last asked.
@@ -331,18 +342,20 @@ class Ledger:
         self, database: sqlite3.Connection, run: str, key: str | None, body: dict[str, Any]
     ) -> None:
         last = database.execute("SELECT row, hash FROM entries ORDER BY row DESC LIMIT 1")
-        row, previous = last.fetchone() or (0, GENESIS)
+        row, previous = last.fetchone() or START
         same = database.execute("SELECT count(*) FROM entries WHERE run = ?", (run,))
         (number,) = same.fetchone()  # within the run, so that a gap shows
         key = key or f"{body['kind']}/{number}"
         salt = secrets.token_hex(16)  # so that nobody can guess what a digest is of
         text = json.dumps({**body, "number": number, "salt": salt}, sort_keys=True)
         at = self._clock().isoformat(timespec="seconds")
-        values = (row + 1, run, key, text, link(previous, digest(run, key, text)), at)
+        head = Head(row + 1, link(previous, digest(run, key, text)))
+        values = (head.rows, run, key, text, head.hash, at)
         try:
             database.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", values)
         except sqlite3.IntegrityError:
             raise AlreadySpent(f"Run {run} already has the ledger entry {key!r}.") from None
+        self._head = head
 
     def _refuse_over_cap(self, standing: Standing, plan: Sequence[Charge]) -> None:
         cap = standing.cap
@@ -359,10 +372,18 @@ class Ledger:
         )
 
 
-def _sought(
-    database: sqlite3.Connection, fingerprint: bytes, kind: str
-) -> tuple[bytes, set[bytes]]:
-    """The keyed hash of these data, and those of all that were used before."""
-    (key,) = database.execute("SELECT key FROM secret").fetchone()
-    stored = database.execute("SELECT value FROM fingerprints WHERE kind = ?", (kind,))
-    return hmac.digest(key, fingerprint, "sha256"), {row[0] for row in stored}
+def _state(path: Path) -> tuple[int, ...]:
+    """What changes when anybody writes to the file. It is not opened: closing it again would end
+    SQLite's locks on it."""
+    now = path.stat()
+    return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+
+def _read_head(file: Path) -> Head:
+    try:
+        rows, hash_ = json.loads(file.read_bytes())
+        if type(rows) is not int or type(hash_) is not str:
+            raise ValueError
+    except (OSError, ValueError, TypeError):
+        raise DataLensError(f"{file} is damaged: it must hold the end of the ledger.") from None
+    return Head(rows, hash_)

@@ -12,12 +12,12 @@ from scipy.stats import norm
 Curve = Callable[[float], float]
 """Renyi divergence by order."""
 
-LARGEST = 16.0
+LARGEST = 32.0
 """Logarithm of the largest order less one that is tried."""
 FINE = 8
 """Points in a deviation of the noise, where a divergence is integrated."""
 MOST_POINTS = 80_000
-GRID = 60
+GRID = 80
 """Orders tried before the best is looked for between its neighbours."""
 MOST_KINDS = 20
 """Of sampled steps: each is work at every order."""
@@ -103,6 +103,22 @@ def gaussian(rho: float, delta: float) -> float:
     if excess(0.0) <= 0:
         return 0.0
     return float(brentq(excess, 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1))
+
+
+def rho_within(epsilon: float, delta: float, accountant: str) -> float:
+    """The largest zero-concentrated cost that a budget allows, by one of two accountants."""
+    cost = {"certified": certified, "paper": paper}[accountant]
+
+    def excess(log_rho: float) -> float:
+        rho = math.exp(log_rho)
+        return cost(lambda order: rho * order, delta) - epsilon
+
+    low = high = math.log(epsilon)
+    while excess(high) <= 0:
+        high += 1
+    while excess(low) > 0:
+        low -= 1
+    return math.exp(brentq(excess, low, high, xtol=1e-9))
 
 
 def _least(at: Curve, largest: float) -> float:

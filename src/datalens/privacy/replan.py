@@ -6,7 +6,10 @@ buys). Nothing here is shared with the methods themselves.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
+
+from datalens.privacy.recompute import rho_within
 
 Named = dict[str, Any]
 
@@ -16,6 +19,19 @@ ROUNDS = 3
 """Cluster sums of a run that has clusters."""
 UNIT = 2**20
 """Grid steps of features that are as long as they may be."""
+LONGEST = (0.4, 0.25)
+"""Root mean square of the longest record, and of the longest one less the mean of its class."""
+MOST_VALUES = 1024
+"""Of a record in class sums and moments."""
+ROW, WEIGHT = 1024, 512
+"""Grid steps of the longest row of a cluster, and of a record's being there."""
+FEATURES, RESIDUALS = 4096, 256
+"""Grid steps of the longest features and residuals of a labeller."""
+COUNTS_SHARE, SUMS_SHARE, SPREAD_SHARE = 0.01, 0.15, 0.15
+"""Of the whole budget, for class counts; of that for moments, for class sums; of that for clusters,
+for how they spread."""
+ROUNDED = 1e-3
+"""How far a noise scale may lie from the one derived: the writer rounds up to five digits."""
 ONCE: Named = {"count": 1}
 
 
@@ -89,30 +105,96 @@ Their noise is in units of the most that a record adds, so no sensitivity follow
 """
 
 
-def planned(told: Named) -> dict[str, Named] | None:
-    """The releases that a configuration decides on, and what it decides of each.
+@dataclass(frozen=True)
+class Derived:
+    """A noise scale that follows from the budget: claimed ones are rounded up to five digits."""
 
-    None for a method that is not one of ours: nobody here knows what it would buy.
+    scale: float
+
+    def fits(self, claimed: Any) -> bool:
+        """Neither less noise than was paid for, nor a claim of more than the budget needs."""
+        return type(claimed) in (int, float) and abs(claimed / self.scale - 1) <= ROUNDED
+
+
+def planned(told: Named) -> dict[str, Named] | None:
+    """The releases that a configuration decides on, and what it decides of each: how often, the
+    bounds that its sensitivity follows from, and its noise.
+
+    None for a method that is not one of ours: nobody here knows what it should release.
     """
     if told["method"] not in OURS:
         return None
-    settings = told["settings"] | {"n_records": told["data"]["n_records"]}
-    first = {"class-counts": ONCE} if settings.get("label_prior") == "bought" else {}
-    return first | _PLANS[told["method"]](settings)
+    data, settings = told["data"], told["settings"]
+    budget = _Budget.of(settings)
+    plan: dict[str, Named] = {}
+    if settings.get("label_prior") == "bought":
+        plan["class-counts"] = ONCE | budget.share(COUNTS_SHARE, squared=1)
+        budget = budget.less(COUNTS_SHARE)
+    return plan | _PLANS[told["method"]](settings, data, budget)
 
 
-def _class_gaussian(settings: Named) -> dict[str, Named]:
-    return {"class-sums": ONCE, "second-moments": ONCE}
+@dataclass(frozen=True)
+class _Budget:
+    """What is left to spend, in zero-concentrated cost; 0 where noise does not follow from it."""
+
+    rho: float
+
+    @classmethod
+    def of(cls, settings: Named) -> "_Budget":
+        if settings.get("accountant") not in ("certified", "paper"):
+            return cls(0.0)
+        return cls(rho_within(settings["epsilon"], settings["delta"], settings["accountant"]))
+
+    def share(self, share: float, *, squared: float, count: int = 1) -> Named:
+        """The noise of so many releases of a squared sensitivity that get this share."""
+        each = self.rho * share / count
+        return {"sigma": Derived(math.sqrt(squared / (2 * each)))}
+
+    def less(self, share: float) -> "_Budget":
+        return _Budget(self.rho * (1 - share))
 
 
-def _datalens(settings: Named) -> dict[str, Named]:
+def _class_gaussian(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
+    return _moments(settings["sums_share"], data, budget)
+
+
+def _moments(sums_share: float, data: Named, budget: _Budget) -> dict[str, Named]:
+    """Images are averaged in blocks first, until a record has few enough values."""
+    channels, height, width = data["shape"]
+    side = 1
+    while channels * math.ceil(height / side) * math.ceil(width / side) > MOST_VALUES:
+        side += 1
+    values = channels * math.ceil(height / side) * math.ceil(width / side)
+    longest = [int(share * 255 * math.sqrt(values)) for share in LONGEST]
+    sums, second = ONCE | {"bound": longest[0]}, ONCE | {"bound": longest[1]}
+    return {
+        "class-sums": sums | budget.share(sums_share, squared=longest[0] ** 2),
+        "second-moments": second | budget.share(1 - sums_share, squared=longest[1] ** 4),
+    }
+
+
+def _datalens(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
     plan: dict[str, Named] = {}
     if settings["warm_start"]:
-        plan |= _class_gaussian(settings)
+        left = budget.less(settings["vote_share"])
+        steps, label_share = settings["label_steps"], settings["label_share"]
+        labeller = {}
+        if steps > 0:
+            labeller = {"count": steps, "features": FEATURES, "residuals": RESIDUALS}
+            squared = (FEATURES * RESIDUALS) ** 2
+            labeller |= left.share(label_share, squared=squared, count=steps)
+            left = left.less(label_share)
         if settings["clusters"] > 1:
-            plan |= {"cluster-sums": {"count": ROUNDS}, "cluster-moments": ONCE}
-        if settings["label_steps"] > 0:
-            plan["gradient-sums"] = {"count": settings["label_steps"]}
+            share = settings["cluster_share"]
+            sums = {"count": ROUNDS, "bound": ROW, "weight": WEIGHT} | left.share(
+                share * (1 - SPREAD_SHARE), squared=ROW**2 + WEIGHT**2, count=ROUNDS
+            )
+            spread = ONCE | {"bound": ROW} | left.share(share * SPREAD_SHARE, squared=ROW**4)
+            plan |= {"cluster-sums": sums, "cluster-moments": spread}
+            left = left.less(share)
+        plan |= _moments(SUMS_SHARE, data, left)
+        if labeller:
+            plan["gradient-sums"] = labeller
     if settings["vote_share"] > 0:
         what, unit, bounded = _ballots(settings)
         plan[what] = {
@@ -123,11 +205,11 @@ def _datalens(settings: Named) -> dict[str, Named]:
     return plan
 
 
-def _dp_merf(settings: Named) -> dict[str, Named]:
-    return {"feature-sums": ONCE | {"bound": UNIT}}
+def _dp_merf(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
+    return {"feature-sums": ONCE | {"bound": UNIT} | budget.share(1, squared=UNIT**2)}
 
 
-def _gpate(settings: Named) -> dict[str, Named]:
+def _gpate(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
     """Every image is checked, and its histograms are paid for whether it passes or not."""
     each = {
         "count": settings["steps"] * settings["batch_size"],
@@ -154,7 +236,7 @@ def _ballots(settings: Named) -> tuple[str, int, Named]:
     return "rotated-votes", highest // 2 if highest % 2 == 0 else highest, bounded
 
 
-def _pategan(settings: Named) -> dict[str, Named]:
+def _pategan(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
     noise = {"gaussian": "sigma", "laplace": "scale"}[settings["noise"]]
     return {
         "real-votes": {
@@ -165,30 +247,26 @@ def _pategan(settings: Named) -> dict[str, Named]:
     }
 
 
-def _dp_sgd(settings: Named) -> dict[str, Named]:
+def _dp_sgd(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
     steps = {
         "count": settings["steps"],
-        "sampling_probability": settings["batch_size"] / settings["n_records"],
+        "sampling_probability": settings["batch_size"] / data["n_records"],
         "noise_multiplier": settings["noise_multiplier"],
     }
     return {"dp-sgd": steps}
 
 
-def _topagg(settings: Named) -> dict[str, Named]:
-    steps = _dp_sgd(settings)["dp-sgd"]
+def _topagg(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
+    steps = _dp_sgd(settings, data, budget)["dp-sgd"]
     bounded = {name: settings[name] for name in ("keep", "max_grad_norm")}
     return {"topagg-sgd": steps | bounded}
 
 
-def _dcgan(settings: Named) -> dict[str, Named]:
+def _dcgan(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
     return {}  # it looks at the records themselves
 
 
-UNPROTECTED = frozenset({"dcgan"})
-"""Methods that protect nobody: no certificate of theirs may say otherwise."""
-
-
-def _gswgan(settings: Named) -> dict[str, Named]:
+def _gswgan(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
     images = {
         # for each image one critic in n is drawn, and twice that is what the proof needs
         "count": settings["steps"] * settings["batch_size"],
@@ -198,11 +276,11 @@ def _gswgan(settings: Named) -> dict[str, Named]:
     return {"drawn-critic": images}
 
 
-def _validation(settings: Named) -> dict[str, Named]:
+def _validation(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
     return {"right-answers": ONCE | {"event": "laplace", "scale": settings["scale"]}}
 
 
-_PLANS: dict[str, Callable[[Named], dict[str, Named]]] = {
+_PLANS: dict[str, Callable[[Named, Named, _Budget], dict[str, Named]]] = {
     "class-gaussian": _class_gaussian,
     "datalens": _datalens,
     "dp-merf": _dp_merf,
@@ -220,6 +298,14 @@ OURS = frozenset(_PLANS)
 
 CLASSIFIERS = frozenset({"topagg", "dpsgd", "scatter"})
 """Methods that make a classifier. All others make images."""
+
+
+def noise_kinds(method: str) -> set[str]:
+    """The kinds of noise that a run of this method can have."""
+    if method == "dcgan":
+        return {"none"}  # it protects nobody, and no certificate of it may say otherwise
+    sampled = method in CLASSIFIERS or method in ("dpgan", "gswgan")
+    return {"float-secure" if sampled else "exact", "seeded"}
 
 
 def product_of(method: Any) -> str:

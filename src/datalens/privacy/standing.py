@@ -19,6 +19,8 @@ class RunStanding:
     reserved: list[Charge]
     spent: list[Charge] = field(default_factory=list)
     state: Literal["under way", "ended"] = "under way"
+    result: dict[str, Any] = field(default_factory=dict)
+    """Of a run that has ended: what it made, as hashes. Empty if it was given up."""
 
     @property
     def committed(self) -> list[Charge]:
@@ -48,18 +50,18 @@ class Standing:
         for row in rows:
             body = row.body
             kind = body.pop("kind")
+            for ours in ("number", "salt"):
+                body.pop(ours, None)
             if kind == "cap":
                 parts = ("epsilon", "delta", "order", "bound")
                 caps.append(Cap(**{name: body[name] for name in parts}))
             elif kind == "reserve":
                 plan = [Charge.from_json(charge) for charge in body.pop("plan")]
-                for ours in ("number", "salt"):
-                    body.pop(ours, None)
                 runs[row.run] = RunStanding(run=row.run, facts=body, reserved=plan)
             elif kind == "spend":
                 runs[row.run].spent.append(Charge.from_json(body["charge"]))
             elif kind == "settle":
-                runs[row.run].state = "ended"
+                runs[row.run].state, runs[row.run].result = "ended", body
             else:
                 raise ValueError(f"unknown kind of row, {kind!r}")
         return cls(runs=runs, caps=caps)

@@ -1,27 +1,39 @@
 """Re-check a certificate without the data, and without trusting the code that wrote it.
 
 This file shares only the file format with the ledger and the accountants. It follows the chain
-of hashes, derives the sensitivities again, adds up the ledger extract, and computes epsilon from
-closed forms. Read it from `verify` downwards.
+of hashes, derives bounds, noise and sensitivities again, adds up the ledger extract, and computes
+epsilon from closed forms. Read it from `verify` downwards.
 """
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from datalens.data.documents import read_json, read_toml
+from datalens.data.documents import read_json, read_toml, read_whole
 from datalens.errors import DataLensError, printable
+from datalens.privacy.fields import EVENTS, EXTRACT, PARAMETERS, certificate_fields, faults
 from datalens.privacy.rechain import (
     Row,
     check_chain,
+    check_frame,
     check_run,
     check_whole_ledger,
     own_rows,
 )
 from datalens.privacy.recost import charges_in, check_protection, number
-from datalens.privacy.replan import COUNTS, OURS, SAMPLED, planned, product_of, sensitivities
+from datalens.privacy.replan import (
+    COUNTS,
+    OURS,
+    SAMPLED,
+    Derived,
+    planned,
+    product_of,
+    sensitivities,
+)
+from datalens.privacy.signing import LONGEST_SIGNATURE, SIGNATURE, is_signed
 from datalens.privacy.wording import (
     FORMAT,
     GAUSSIAN_IS,
@@ -36,85 +48,134 @@ FOLLOWING = ("second-moments", "cluster-sums", "cluster-moments")
 
 VOTES = ("votes", "rotated-votes", "sketched-votes")
 
-FIELDS = {
-    "gaussian": ("squared_sensitivity", "squared_sensitivity_replace", "sigma"),
-    "laplace": ("sensitivity", "sensitivity_replace", "scale"),
-    "sampled-gaussian": ("sampling_probability", "noise_multiplier"),
-}
-"""The numbers of each kind of event, its noise last."""
+PUBLISHED = ("samples.png", "report.html")
+"""What a run may publish beside its product and configuration."""
 
 BUDGET = ("epsilon", "delta", "accountant")
+
+MOST_BYTES = 2**30
+"""Of a published file."""
+
+SHOWN = 20
+"""Faults of the format that are listed at most."""
 
 Counts = dict[tuple[Any, ...], int]
 """How often each event was charged."""
 
 
-def verify(path: Path, *, ledger: Path | None = None) -> list[str]:
-    """Everything that disagrees, one sentence each. An empty list: the certificate holds.
+def verify(path: Path, *, ledger: Path | None = None, key: str | None = None) -> list[str]:
+    """Why the certificate does not hold, one sentence each. An empty list: it holds.
 
-    It needs the certificate and the ledger extract beside it. Where configuration and generator
-    lie there too they must fit, and so must the data's whole ledger, if the owner names it.
+    It needs certificate, ledger extract and configuration, and a method whose releases it knows.
+    Whatever else the run published must fit, where it lies beside them; so must the data's whole
+    ledger, if the owner names it, and the signature, if the owner's public key is given.
     """
-    file = path / "certificate.json" if path.is_dir() else path
-    if not file.exists():
-        raise DataLensError(f"{file} does not exist; name a run folder or its certificate.")
-    certificate = read_json(file)
-    extract = read_json(file.with_name("ledger.json"))
+    return [*contradictions(path, ledger=ledger, key=key), *_gaps(path)]
+
+
+def contradictions(path: Path, *, ledger: Path | None = None, key: str | None = None) -> list[str]:
+    """What disagrees in the files that are here, whether or not they are enough for a verdict."""
+    file = _certificate_of(path)
+    certificate, extract = read_json(file), read_json(file.with_name("ledger.json"))
+    kind = certificate_fields(product_of(certificate.get("method")))
+    malformed = [*faults(certificate, kind, file.name), *faults(extract, EXTRACT, "ledger.json")]
+    malformed = malformed or check_frame(certificate, extract)
+    if malformed:
+        return [printable(sentence) for sentence in malformed[:SHOWN]]
     try:
-        rows = own_rows(certificate, extract)
+        rows = own_rows(extract)
         with np.errstate(all="ignore"):  # figures that are not ours may overflow
             wrong = [
                 *_check_words(certificate),
-                *_check_product(certificate, file.parent),
-                *_check_configuration(certificate, rows, file.with_name("config.toml")),
                 *check_chain(certificate, extract),
                 *check_run(rows),
+                *(_check_files(certificate, rows, file.parent)),
+                *_check_reserved(certificate, rows),
+                *_check_configuration(certificate, rows, file.with_name("config.toml")),
                 *(check_whole_ledger(certificate, extract, ledger) if ledger else []),
+                *(_check_signature(file, key) if key else []),
                 *_check_mechanisms(certificate, rows),
                 *check_protection(certificate, rows),
             ]
     except DataLensError:
         raise
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError) as e:
-        wrong = [f"{file.name} or ledger.json is not what DataLens writes ({e!r:.200})."]
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError):
+        wrong = [
+            f"{file.name}, ledger.json or config.toml has been altered or damaged: their figures"
+            " are not those of a run of DataLens."
+        ]
     return [printable(sentence) for sentence in wrong]  # they may repeat what is in the files
 
 
-def unchecked(path: Path) -> list[str]:
-    """Which of a run's published files are not here, so that nobody could look at them.
+def _gaps(path: Path) -> list[str]:
+    """What a verdict needs and is not here."""
+    file = _certificate_of(path)
+    method = read_json(file).get("method")
+    found = []
+    if not file.with_name("config.toml").exists():
+        found.append(
+            "config.toml is not here, so nobody can see whether bounds, noise and counts follow"
+            " from the configuration: put it beside the certificate."
+        )
+    if method not in OURS:
+        found.append(
+            f"The method {printable(str(method))} is not one of DataLens, so it is not known what"
+            " it should release: its figures agree with each other, and that is all."
+        )
+    return found
 
-    And whether its method is somebody else's, so that nobody here knows what it should buy.
-    """
-    folder = path if path.is_dir() else path.parent
-    method = None
-    if (folder / "config.toml").exists():
-        method = read_toml(folder / "config.toml").get("method")
-    names = ("config.toml", f"{product_of(method)}.safetensors")
-    absent = [name for name in names if not (folder / name).exists()]
-    if method is None or method in OURS:
-        return absent
-    return [*absent, f"what {printable(str(method))}, a method that is not ours, should buy"]
+
+def unchecked(path: Path, *, ledger: Path | None = None, key: str | None = None) -> list[str]:
+    """What could not be checked, in words that complete the sentence "Not checked: ..."."""
+    file = _certificate_of(path)
+    certificate, extract = read_json(file), read_json(file.with_name("ledger.json"))
+    vouched_for = {f"{product_of(certificate.get('method'))}.safetensors"}
+    last = extract.get("rows", [])[-1:]
+    if last and isinstance(last[0], dict) and isinstance(last[0].get("body"), dict):
+        vouched_for |= set(last[0]["body"].get("files", {})) - {"config.toml"}
+    found = [
+        f"{name}, which is not here"
+        for name in sorted(vouched_for)
+        if not file.with_name(name).exists()
+    ]
+    found += [
+        f"{name}, which the ledger does not vouch for"
+        for name in (*PUBLISHED, "log.jsonl")
+        if file.with_name(name).exists() and name not in vouched_for
+    ]
+    if key is None:
+        found.append("who issued the certificate, for which --key takes the owner's public key")
+    if ledger is None:
+        found.append(
+            "whether the ledger still has these rows, for which the owner names it with --ledger"
+        )
+    return [printable(words) for words in found]
 
 
 def claims_privacy(path: Path) -> bool:
     """Whether the certificate is of a private run; one from a seed is NOT PRIVATE."""
-    file = path / "certificate.json" if path.is_dir() else path
-    return read_json(file).get("private") is True
+    return read_json(_certificate_of(path)).get("private") is True
 
 
 def noise_of(path: Path) -> str:
     """The kind of noise that a certificate names, if it holds."""
-    file = path / "certificate.json" if path.is_dir() else path
-    return str(read_json(file)["noise"]["kind"])
+    return str(read_json(_certificate_of(path))["noise"]["kind"])
 
 
 def said_by(path: Path) -> str:
     """A certificate's own words on what it guarantees, if it holds."""
-    certificate = read_json(path / "certificate.json" if path.is_dir() else path)
+    certificate = read_json(_certificate_of(path))
     replaced = certificate.get("epsilon_replace")
     if certificate["private"] is not True or replaced is None:
         return str(certificate["statement"])
     return f"{certificate['statement']} {if_replaced(replaced)}"
+
+
+def _certificate_of(path: Path) -> Path:
+    file = path / "certificate.json" if path.is_dir() else path
+    if not file.exists():
+        raise DataLensError(f"{file} does not exist; name a run folder or its certificate.")
+    return file
 
 
 def _check_words(certificate: dict[str, Any]) -> list[str]:
@@ -122,18 +183,17 @@ def _check_words(certificate: dict[str, Any]) -> list[str]:
     noise, budget = certificate["noise"], certificate["budget"]
     kinds = [mechanism["event"] for mechanism in certificate["mechanisms"]]
     bare = noise["kind"] == "none"
-    figures = {
-        "private": certificate["private"],
-        "epsilon": None if bare else certificate["epsilon"][budget["accountant"]],
-        "delta": certificate["delta"],
-        "records": certificate["data"]["n_records"],
-        "noise": noise["kind"],
-        "events": kinds,
-    }
-    ours = [statement(**figures, nearest=nearest) for nearest in (False, True)]
+    ours = statement(
+        private=certificate["private"],
+        epsilon=None if bare else certificate["epsilon"][budget["accountant"]],
+        delta=certificate["delta"],
+        records=certificate["data"]["n_records"],
+        noise=noise["kind"],
+        events=kinds,
+    )
     true = {
         "format": certificate["format"] == FORMAT,
-        "statement": certificate["statement"] in ours,
+        "statement": certificate["statement"] == ours,
         "neighbouring": certificate["neighbouring"] == RELATION,
         "noise": noise["source"] == source(noise["kind"], kinds),
         "the Gaussian accountant": certificate["gaussian_is"] == GAUSSIAN_IS,
@@ -141,32 +201,57 @@ def _check_words(certificate: dict[str, Any]) -> list[str]:
     return [f"The certificate's words on {name} are not ours." for name in true if not true[name]]
 
 
-def _check_product(certificate: dict[str, Any], folder: Path) -> list[str]:
-    made = product_of(certificate["method"])
-    claimed = certificate[f"{made}_sha256"]
-    file = folder / f"{made}.safetensors"
-    if not file.is_file():
-        return []  # a certificate may travel alone
-    with file.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    if digest != claimed:
-        return [f"{file.name} is not the {made} that the certificate is about."]
-    return []
+def _check_files(certificate: dict[str, Any], rows: list[Row], folder: Path) -> list[str]:
+    """The row that ends the run vouches for every file it published, and for the certificate."""
+    wrong, settled = [], rows[-1]["body"]
+    said = {name: value for name, value in certificate.items() if name != "ledger"}
+    if settled["certificate"] != _sha256(json.dumps(said, sort_keys=True).encode()):
+        wrong.append("The certificate is not the one that the ledger vouches for.")
+    files, product = settled["files"], product_of(certificate["method"])
+    must = {
+        "config.toml": certificate["configuration_sha256"],
+        f"{product}.safetensors": certificate[f"{product}_sha256"],
+    }
+    if {name: files.get(name) for name in must} != must:
+        wrong.append("The ledger vouches for another configuration or product.")
+    for name, claimed in files.items():
+        file = folder / name
+        if file.is_symlink() and not file.exists():
+            wrong.append(f"{name} is a link that leads nowhere.")
+        elif file.exists() and _sha256(read_whole(file, at_most=MOST_BYTES)) != claimed:
+            wrong.append(f"{name} is not the file that the certificate is about.")
+    return wrong
+
+
+def _check_signature(file: Path, key: str) -> list[str]:
+    signature = file.with_name(SIGNATURE)
+    if not signature.exists():
+        return [f"{SIGNATURE} is not here, so nobody can see who issued the certificate."]
+    text = read_whole(signature, at_most=LONGEST_SIGNATURE).decode(errors="replace")
+    if is_signed(read_whole(file, at_most=MOST_BYTES), text, key):
+        return []
+    return ["The certificate is not signed by the owner of this public key."]
+
+
+def _check_reserved(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
+    """What the sentence states was reserved so, before any record was touched."""
+    reserved = rows[0]["body"]
+    same = {
+        "configuration": certificate["configuration_sha256"] == reserved["config"],
+        "method": certificate["method"] == reserved["method"],
+        "description of the data": certificate["data"] == reserved["data"],
+        "budget": certificate["budget"] == reserved["budget"],
+    }
+    return [
+        f"The certificate has another {what} than was reserved." for what in same if not same[what]
+    ]
 
 
 def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: Path) -> list[str]:
-    """The configuration is the one reserved, and certificate and plan follow from it."""
-    wrong = []
-    reserved = rows[0]["body"]
-    if certificate["configuration_sha256"] != reserved["config"]:
-        wrong.append("The certificate names another configuration than was reserved.")
-    if certificate["method"] != reserved["method"]:
-        wrong.append("The certificate names another method than was reserved.")
-    if not config.exists() and not config.is_symlink():
-        return wrong  # a certificate may travel alone
-    told = read_toml(config)
-    if hashlib.sha256(config.read_bytes()).hexdigest() != certificate["configuration_sha256"]:
-        wrong.append("config.toml is not the configuration that the certificate names.")
+    """Certificate and plan follow from the configuration, if it is here."""
+    if not config.exists():
+        return []
+    wrong, told = [], read_toml(config)
     settings, data, facts = told["settings"], told["data"], certificate["facts"]
     others = {name: data[name] for name in data if name != "class_names"}
     pairs = [
@@ -179,7 +264,7 @@ def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: P
     ]
     if any(one != other for one, other in pairs):
         wrong.append("The certificate does not repeat its configuration truly.")
-    if not _follows(planned(told), certificate, reserved["plan"]):
+    if not _follows(planned(told), certificate, rows[0]["body"]["plan"]):
         wrong.append("What was reserved does not follow from config.toml.")
     return wrong
 
@@ -189,17 +274,29 @@ def _follows(
 ) -> bool:
     """Whether exactly those releases were reserved, as the configuration decides on them."""
     if decided is None:
-        return True  # not one of our methods, which `unchecked` says
-    parameters = {entry["what"]: entry["parameters"] for entry in certificate["mechanisms"]}
-    reserved = {charge["what"]: charge | parameters.get(charge["what"], {}) for charge in plan}
+        return True  # not one of our methods, which a verdict says
+    claimed = {entry["what"]: entry["parameters"] for entry in certificate["mechanisms"]}
+    reserved = {charge["what"]: charge for charge in plan}
     return (
         len(plan) == len(reserved)
         and reserved.keys() == decided.keys()
         and all(
-            reserved[what].get(name) == value
-            for what, facts in decided.items()
-            for name, value in facts.items()
+            _as_decided(reserved[what], claimed.get(what), facts) for what, facts in decided.items()
         )
+    )
+
+
+def _as_decided(charge: Row, claimed: Row | None, facts: dict[str, Any]) -> bool:
+    """One reservation; the certificate claims no parameters of a release that a crash has lost."""
+    bounds = {name: facts[name] for name in PARAMETERS[charge["what"]] if name in facts}
+    if charge["event"] != "sampled-gaussian":
+        *moves, _ = EVENTS[charge["event"]]
+        if tuple(charge[name] for name in moves) != sensitivities(charge["what"], bounds):
+            return False
+    stated = {**charge, **(bounds if claimed is None else claimed)}
+    return all(
+        value.fits(stated.get(name)) if isinstance(value, Derived) else stated.get(name) == value
+        for name, value in facts.items()
     )
 
 
@@ -228,7 +325,7 @@ def _has_its_sensitivity(mechanism: dict[str, Any]) -> bool:
     what, parameters = mechanism["what"], mechanism["parameters"]
     if mechanism["event"] == "sampled-gaussian":  # its noise is in units of its sensitivity
         return what in SAMPLED and SAMPLED[what](parameters)
-    *claims, _ = FIELDS[mechanism["event"]]
+    *claims, _ = EVENTS[mechanism["event"]]
     return tuple(mechanism[name] for name in claims) == sensitivities(what, parameters)
 
 
@@ -252,9 +349,7 @@ def _too_few(spent: Counts, reserved: Counts) -> list[str]:
 def _counts(charges: list[dict[str, Any]]) -> Counts:
     counts: Counts = {}
     for charge in charges:
-        names = FIELDS.get(charge["event"])
-        if names is None or type(charge["count"]) is not int:
-            raise ValueError(f"unknown or impossible charge {charge!r}")
+        names = EVENTS[charge["event"]]
         sizes = [number(charge[name]) for name in names]
         noise = charge[names[-1]]
         likely = charge.get("sampling_probability", 1) <= 1
@@ -267,3 +362,7 @@ def _counts(charges: list[dict[str, Any]]) -> Counts:
         event = (charge["event"], charge["what"], *(charge[name] for name in names))
         counts[event] = counts.get(event, 0) + charge["count"]
     return counts
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from datalens.privacy.rounding import rounded_up
 
-FORMAT = "datalens-certificate-2"
+FORMAT = "datalens-certificate-3"
 NOT_PRIVATE = "NOT PRIVATE"
 
 RELATION = (
@@ -42,15 +42,12 @@ def statement(
     records: int,
     noise: str,
     events: Iterable[str] = (),
-    nearest: bool = False,
 ) -> str:
     """What the certificate says, of releases of these kinds. Only without noise there is no
-    epsilon and no delta. Both are rounded up, for they are the most that was spent; earlier
-    certificates have the `nearest` figures, and still hold."""
+    epsilon and no delta. Both are rounded up, for they are the most that was spent."""
     spent = ""
     if epsilon is not None and delta is not None:
-        up = f"{rounded_up(epsilon)}, {rounded_up(delta, 6)}"
-        spent = f"{epsilon:.4g}, {delta:g}" if nearest else up
+        spent = f"{rounded_up(epsilon)}, {rounded_up(delta, 6)}"
     if noise == "none":
         return (
             f"{NOT_PRIVATE}. Nothing was protected: this method learns from the {records} records"

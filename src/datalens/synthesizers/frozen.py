@@ -43,6 +43,16 @@ class FrozenPlan(ABC):
         """What the certificate says beside the costs."""
         return {"steps": 0, "teachers": None}
 
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is public about the records, as ledger and certificate state it."""
+        return {
+            "name": self.public.name,
+            "n_records": self.public.n_records,
+            "shape": list(self.public.shape),
+            "classes": list(self.public.class_names),
+        }
+
     def spent(self) -> float:
         """Epsilon when all is done, by the accountant that sizes the run."""
         return epsilon(self.charges, self.settings.delta, self.settings.accountant)

@@ -1,8 +1,8 @@
 """What every method does that learns from records: fit, certificate, save, load."""
 
 import hashlib
-import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from reprlib import repr as shown
@@ -16,9 +16,10 @@ from datalens.data import Positions, PublicFacts, Records
 from datalens.data.documents import read_json, read_toml, read_whole, reading
 from datalens.ensemble import Ranks
 from datalens.errors import DataLensError
-from datalens.privacy.certificate import Product, issue
+from datalens.privacy.certificate import Product, certificate_sha256, issue, json_bytes
 from datalens.privacy.chain import FORMAT as LEDGER_FORMAT
 from datalens.privacy.ledger import ledger_name_for
+from datalens.privacy.signing import LONGEST_SIGNATURE, SIGNATURE, signed
 from datalens.synthesizers.frozen import FrozenPlan
 from datalens.synthesizers.session import Member, Session, temporary_session
 from datalens.synthesizers.settings import Budget, checked
@@ -60,6 +61,7 @@ class Learner(ABC, Generic[P]):
         self.settings: Budget = checked(self.settings_type, settings)
         self._certificate: dict[str, Any] | None = None
         self._extract: list[dict[str, Any]] = []
+        self._signature = ""
         self.plan: P | None = None
 
     @abstractmethod
@@ -125,14 +127,16 @@ class Learner(ABC, Generic[P]):
         ledger: str | None = None,
         seed: int | None = None,
         session: Member | None = None,
+        publish: Callable[[], Mapping[str, str]] = dict,
     ) -> Self:
         """Spend the budget on these records.
 
         Give `Records`, or images and labels as arrays with the public number of classes.
-        `ledger` names the data set the budget belongs to (its name by default). A `seed` makes
+        `ledger` names the ledger that is charged (the data's name by default). A `seed` makes
         the run reproducible and NOT PRIVATE. `session` continues or records a run in a folder;
         where it is that of one of several ranks, only this rank's share of the records is used,
-        and rank 0 certifies.
+        and rank 0 certifies. `publish` is called when the product is there and before the run is
+        settled: it may write more files, and returns the SHA-256 of each by its name.
         """
         if not isinstance(records, Records):
             if labels is None:
@@ -142,11 +146,11 @@ class Learner(ABC, Generic[P]):
         name = ledger or ledger_name_for(records.public.name)
         lasting = nullcontext(session) if session else None
         with lasting or temporary_session(
-            records.fingerprint(), ledger=name, seed=seed, private=self.private
+            ledger=name, named=ledger is not None, seed=seed, private=self.private
         ) as run:
             own = self._own(records, plan, run)
             run.recognise(own)
-            run.reserve(plan)
+            run.reserve(plan, own)
             self.plan = plan  # who watches may draw from what there is so far
             try:
                 self._train(own, plan, run)
@@ -154,10 +158,30 @@ class Learner(ABC, Generic[P]):
                 self.plan = None
                 raise
             if isinstance(run, Session):
-                run.ledger.settle(run.run)
-                self._extract = run.ledger.extract(run.run)
-                self._certificate = self._certify(plan, run)
+                self._settle(plan, run, publish)
         return self
+
+    def _settle(self, plan: P, run: Session, publish: Callable[[], Mapping[str, str]]) -> None:
+        """End the run in the ledger, with what it made, and certify it.
+
+        The row that ends the run holds the hash of each published file, and of the certificate
+        but for its place in the chain. So none of them can be exchanged.
+        """
+        product = self._product()
+        self._take_contents(load(product), plan)  # samples come from what is published
+        self._certificate = self._certify(plan, run)
+        self._extract = run.ledger.extract(run.run)
+        files = {
+            "config.toml": plan.sha256,
+            f"{self.product}.safetensors": hashlib.sha256(product).hexdigest(),
+            **publish(),
+        }
+        result = {"certificate": certificate_sha256(self._certificate), "files": files}
+        run.ledger.settle(run.run, result)
+        self._extract = run.ledger.extract(run.run)
+        head = run.ledger.rows(run.run)[-1].hash
+        self._certificate["ledger"] = {"rows": len(self._extract), "head": head}
+        self._signature = signed(json_bytes(self._certificate), run.ledger.path.parent)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -168,6 +192,11 @@ class Learner(ABC, Generic[P]):
     def class_names(self) -> tuple[str, ...]:
         """What the labels stand for, in their order."""
         return self._fitted().public.class_names
+
+    @property
+    def extract(self) -> list[dict[str, Any]]:
+        """The ledger's rows up to this run's last: those of other runs as digests."""
+        return list(self._extract)
 
     @property
     def certificate(self) -> dict[str, Any]:
@@ -183,11 +212,15 @@ class Learner(ABC, Generic[P]):
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.toml").write_text(plan.to_toml())
-        _write_json(folder / "ledger.json", {"format": LEDGER_FORMAT, "rows": self._extract})
+        extract = {"format": LEDGER_FORMAT, "rows": self._extract}
+        (folder / "ledger.json").write_bytes(json_bytes(extract))
         (folder / f"{self.product}.safetensors").write_bytes(self._product())
         if not self.certificate["private"]:
             (folder / "NOT-PRIVATE.txt").write_text(self.certificate["statement"] + "\n")
-        _write_json(folder / "certificate.json", self.certificate)  # last: its presence means done
+        if self._signature:
+            (folder / SIGNATURE).write_text(self._signature)
+        # Last: its presence means that the run is finished.
+        (folder / "certificate.json").write_bytes(json_bytes(self.certificate))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -209,6 +242,8 @@ class Learner(ABC, Generic[P]):
                 raise DataLensError("it must say whether the run was private.")
         with reading(folder / "ledger.json") as file:
             loaded._extract = read_json(file)["rows"]
+        if (folder / SIGNATURE).exists():
+            loaded._signature = read_whole(folder / SIGNATURE, at_most=LONGEST_SIGNATURE).decode()
         return loaded
 
     def _product(self) -> bytes:
@@ -218,16 +253,11 @@ class Learner(ABC, Generic[P]):
         return save({name: np.ascontiguousarray(array) for name, array in contents})
 
     def _certify(self, plan: P, session: Session) -> dict[str, Any]:
-        public = plan.public
+        """The certificate, but for its place in the ledger's chain."""
         return issue(
             run=session.run,
             method=plan.method,
-            data={
-                "name": public.name,
-                "n_records": public.n_records,
-                "shape": list(public.shape),
-                "classes": list(public.class_names),
-            },
+            data=plan.data,
             charges=session.ledger.charges(session.run),
             parameters=plan.parameters,
             budget=plan.settings.budget,
@@ -235,7 +265,6 @@ class Learner(ABC, Generic[P]):
             configuration_sha256=plan.sha256,
             product=self.product,
             product_sha256=hashlib.sha256(self._product()).hexdigest(),
-            ledger={"rows": len(self._extract), "head": session.ledger.rows(session.run)[-1].hash},
             facts=plan.facts,
         )
 
@@ -269,7 +298,3 @@ def _public(data: dict[str, Any]) -> PublicFacts:
         shape=(channels, height, width),
         class_names=tuple(class_names),
     )
-
-
-def _write_json(path: Path, body: dict[str, Any]) -> None:
-    path.write_text(json.dumps(body, indent=1, sort_keys=False) + "\n")

@@ -27,12 +27,21 @@ from datalens.mechanism.noise import (
     SeededFloatNoise,
     SeededNoise,
 )
+from datalens.privacy.known_records import KnownRecords
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
 from datalens.synthesizers.frozen import FrozenPlan
 
 SEEDED = ".NOT-PRIVATE"
 """Ends the names of ledgers of runs that protect nobody, which are kept apart."""
+OTHER_LEDGER = (
+    "These records were used with the ledger {1} too, and what {0} is charged for is not added up"
+    " there; name one with --ledger (ledger=) for all runs on them."
+)
+MADE_ANEW = (
+    "The ledger {0} is new, although runs were charged to a ledger of that name before: if it was"
+    " deleted, what they spent is no longer counted; put it back."
+)
 OTHER_DATA = (
     "The ledger {} has been used with other data so far. If these records grew from those or"
     " overlap with them, that is right; if they are of other people, name another ledger."
@@ -41,6 +50,10 @@ OTHER_DATA = (
 
 class Stopped(Exception):
     """The run was asked to stop, and has stopped at a checkpoint: it can be resumed."""
+
+
+class OtherLedger(DataLensError):
+    """The records were used with another ledger: the run was not let in, and has no row."""
 
 
 class Observer(Protocol):
@@ -91,7 +104,7 @@ class Member:
     def _recognise(self, seal: Integers) -> bytes:
         return b""
 
-    def reserve(self, plan: FrozenPlan) -> None:
+    def reserve(self, plan: FrozenPlan, records: Records) -> None:
         """Wait until rank 0 has set the plan's cost aside, and see that it is the same plan."""
         self._agree(plan)
         self.ranks.tell("reserved", b"")
@@ -118,8 +131,14 @@ class Session(Member):
     run: str
     noise: Noise
     ledger: Ledger
+    known: KnownRecords | None = None
+    """Where it is remembered which ledger these records are charged to; None if it counts none."""
     fresh: bool = False
     """Started just now: nothing of it is in the ledger yet."""
+    named: bool = False
+    """Whether the user named the ledger; else it has the data's name."""
+    files: bytes | None = None
+    """Fingerprint of the files that the records come from, where there are any."""
     inside: Callable[[str, Integers], None] | None = None
     """A diagnostic that is shown private sums; see Releases."""
 
@@ -157,14 +176,46 @@ class Session(Member):
             )
         return b""
 
-    def reserve(self, plan: FrozenPlan) -> None:
-        """Set the plan's whole cost aside; for a run that goes on, see that it is the same plan."""
+    def reserve(self, plan: FrozenPlan, records: Records) -> None:
+        """Set the plan's whole cost aside; for a run that goes on, see that it is the same plan.
+
+        Refuses to charge one ledger for records that another one knows, unless it was named:
+        their costs would not be added up. Runs that protect nobody are no part of this.
+        """
         self._agree(plan)
+        name = self.ledger.path.stem
+        if self.known is not None and self.fresh:
+            self._check_ledger(self.known, records)
         self._reserve(plan)
+        if self.known is not None:
+            self.known.add(name, records.images, self.files)
         self.ranks.tell("reserved", b"")
 
+    def _check_ledger(self, known: KnownRecords, records: Records) -> None:
+        name, ledgers = self.ledger.path.stem, known.ledgers_with(records.images, self.files)
+        if ledgers and name not in ledgers:
+            others = ", ".join(sorted(ledgers))
+            if not self.named:
+                raise OtherLedger(
+                    f"These records were used with the ledger {others}, and this run would be"
+                    f" charged to {name}, which is not added up there. Name {others} with --ledger"
+                    f" (ledger=), or name {name} if the costs belong apart."
+                )
+            warnings.warn(OTHER_LEDGER.format(name, others), stacklevel=5)
+        if known.has_runs_of(name):
+            if not self.ledger.rows():
+                warnings.warn(MADE_ANEW.format(name), stacklevel=5)
+            elif name not in ledgers:
+                warnings.warn(OTHER_DATA.format(name), stacklevel=5)
+
     def _reserve(self, plan: FrozenPlan) -> None:
-        facts = {"method": plan.method, "noise": self.kind(plan), "config": plan.sha256}
+        facts = {
+            "method": plan.method,
+            "noise": self.kind(plan),
+            "config": plan.sha256,
+            "data": plan.data,
+            "budget": plan.settings.budget,
+        }
         rows = self.ledger.rows(self.run)
         if not rows and not self.fresh and self._has_releases():
             raise DataLensError(
@@ -193,11 +244,14 @@ class Session(Member):
         observer: Observer | None = None,
         secret: bytes | None = None,
         ranks: Ranks = ALONE,
+        named: bool = False,
+        files: bytes | None = None,
     ) -> "Session":
         """A new run. With a seed, or of a method that is not `private`, it is NOT PRIVATE, and
         kept out of the data's own ledger.
 
-        `secret` is that of `new_secret(seed)`, where it was needed before.
+        `secret` is that of `new_secret(seed)`, where it was needed before. `named` and `files`
+        are as the attributes of a session.
         """
         run = secrets.token_hex(6)
         secret = secret or new_secret(seed)
@@ -226,7 +280,8 @@ class Session(Member):
             "seeded": seed is not None,
         }
         (folder / "session.json").write_text(json.dumps(facts))
-        return replace(cls.resume(folder=folder, observer=observer, ranks=ranks), fresh=True)
+        session = cls.resume(folder=folder, observer=observer, ranks=ranks)
+        return replace(session, fresh=True, named=named, files=files)
 
     @classmethod
     def resume(
@@ -238,7 +293,8 @@ class Session(Member):
             run=facts.run,
             secret=facts.secret,
             noise=SeededNoise(facts.secret) if facts.seeded else ExactNoise(),
-            ledger=Ledger(ledger_path(facts.ledger), make=False),
+            ledger=Ledger(ledger_path(facts.ledger), make=False, head=folder / "ledger-head"),
+            known=None if facts.ledger.upper().endswith(SEEDED) else KnownRecords(),
             folder=folder,
             observer=observer or Silent(),
             ranks=ranks,
@@ -288,17 +344,19 @@ def new_secret(seed: int | None) -> bytes:
 
 @contextmanager
 def temporary_session(
-    fingerprint: bytes, *, ledger: str, seed: int | None, private: bool = True
+    *, ledger: str, named: bool, seed: int | None, private: bool = True
 ) -> Iterator[Session]:
     """A run without a run folder: it cannot be resumed, so whatever ends it settles it."""
     with tempfile.TemporaryDirectory(prefix="datalens-") as folder:
         session = Session.start(
-            ledger=ledger, folder=Path(folder) / "internal", seed=seed, private=private
+            ledger=ledger,
+            folder=Path(folder) / "internal",
+            seed=seed,
+            private=private,
+            named=named,
         )
-        if not session.ledger.recognises(fingerprint, of="arrays"):
-            warnings.warn(OTHER_DATA.format(ledger), stacklevel=4)
         try:
             yield session
         finally:
             if session.ledger.rows(session.run):
-                session.ledger.settle(session.run)
+                session.ledger.settle(session.run, {})

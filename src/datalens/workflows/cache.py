@@ -18,10 +18,10 @@ from datalens.classifiers.judge import Progress
 from datalens.data import Records
 from datalens.data.documents import read_json
 from datalens.errors import DataLensError
+from datalens.files import replace_file
 from datalens.privacy.ledger import default_home
 from datalens.utility.accuracy import judged_accuracy
 from datalens.utility.domain import DomainClassifier
-from datalens.workflows.writing import replace_file
 
 SOURCES = {
     classifiers: ("judge", "judges", "judge_cnn", "judge_residual", "simple"),

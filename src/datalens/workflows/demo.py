@@ -11,7 +11,7 @@ from rich.console import Console
 
 from datalens.data import Records
 from datalens.errors import DataLensError
-from datalens.privacy.rounding import up_to_places
+from datalens.privacy.rounding import rounded_up
 from datalens.synthesizers import ClassGaussian, DataLens, Synthesizer
 from datalens.utility.accuracy import Accuracy, judged_accuracy
 from datalens.workflows.fitting import fit_run
@@ -20,7 +20,7 @@ from datalens.workflows.source import Source
 from datalens.workflows.suggesting import command
 from datalens.workflows.writing import EVALUATION, keep_internal
 
-DATA, EPSILON, LEDGER = "fashion-mini", 10.0, "demo"
+DATA, EPSILON = "fashion-mini", 10.0
 JUDGED = 20_000
 """Images that each judge learns from: fewer than usual, for those who watch."""
 
@@ -36,9 +36,9 @@ def run_demo(out: Path) -> None:
     mark.touch()  # before the run, so that an interrupted demo can be started again
     source = Source(name=DATA)
     typer.echo(f"DataLens on {DATA}: 20,000 images of clothes that we pretend are private.")
-    result = fit_run(DataLens(epsilon=EPSILON), source, out, ledger=LEDGER, seed=None)
+    result = fit_run(DataLens(epsilon=EPSILON), source, out, ledger=None, seed=None)
 
-    alone = ClassGaussian(epsilon=EPSILON).fit(source.records(), ledger=LEDGER)
+    alone = ClassGaussian(epsilon=EPSILON).fit(source.records())
     typer.echo(
         f"Now the judge: a small CNN learns from {JUDGED:,} of its images, is tested on real."
     )
@@ -54,10 +54,8 @@ def run_demo(out: Path) -> None:
     }
     keep_internal(out, EVALUATION, figures)
 
-    epsilon = {name: up_to_places(spent, 3) for name, spent in result["epsilon"].items()}
     typer.echo(
-        f"\nepsilon    {epsilon['certified']} certified   {epsilon['paper']} paper"
-        f"   {epsilon['gaussian']} Gaussian (no bound)   at delta {result['delta']:g}"
+        f"\nepsilon    {rounded_up(result['epsilon']['certified'], 3)} at delta {result['delta']:g}"
         f"\naccuracy   {own.accuracy:.3f} datalens   {floor.accuracy:.3f} class-gaussian, the floor"
         "\n           internal: accuracies on real images, which nobody has paid for"
         f"\npicture    {out}/samples.png"

@@ -1,6 +1,7 @@
 """`datalens fit` and `classify`: from settings to a run folder, new or resumed."""
 
 import fcntl
+import hashlib
 import json
 import shutil
 import time
@@ -22,12 +23,11 @@ from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
 from datalens.synthesizers.protocol import Synthesizer
 from datalens.synthesizers.session import (
-    OTHER_DATA,
     Member,
+    OtherLedger,
     Session,
     new_secret,
 )
-from datalens.workflows.ledgers import OTHER_LEDGER, others_that_know
 from datalens.workflows.presets import load_preset
 from datalens.workflows.previews import Previews, write_sheet
 from datalens.workflows.progress import Listener, Watcher, marked, tidy_log
@@ -85,7 +85,6 @@ def fit_run(
     ranks.agree("the configuration", plan.sha256[:16])
     if ranks.rank > 0:
         return _follow(learner, records, secret, out, ranks)
-    data = source.fingerprint()
     watcher = Watcher(
         epsilon=learner.settings.epsilon, log=out / "log.jsonl", quiet=quiet, listeners=listeners
     )
@@ -97,21 +96,18 @@ def fit_run(
         observer=watcher,
         secret=secret,
         ranks=ranks,
+        named=ledger is not None,
+        files=source.fingerprint(),
     )
     watcher.say(f"{records.public.in_words()}; ledger {session.ledger.path.stem}.")
     if source.size != source.image_size:
         watcher.say(SIZED.format(source.size))
     for caution in cautions(plan):
         watcher.say(f"Careful: {caution}")
-    if not session.ledger.recognises(data, of="files"):
-        watcher.say(OTHER_DATA.format(session.ledger.path.stem))
-    name = session.ledger.path.stem
-    if session.noise.kind != "seeded" and (others := others_that_know(name, data)):
-        watcher.say(OTHER_LEDGER.format(name, ", ".join(others)))
     (out / "config.toml").write_text(plan.to_toml())
     try:
         return _run(learner, records, session, out, watcher)
-    except OverTheCap:
+    except (OverTheCap, OtherLedger):
         shutil.rmtree(out)  # no run has begun
         raise
 
@@ -190,19 +186,25 @@ def _run(
     started = time.monotonic()
     private = learner.private and session.noise.kind != "seeded"
     watcher.listeners.append(Previews(learner, out / "samples.png", private=private))
+
+    def publish() -> dict[str, str]:
+        """Picture and report are made before the run is settled, which vouches for them."""
+        written = [write_report(out, learner)]
+        if isinstance(learner, Synthesizer):
+            write_sheet(learner, out / "samples.png", _caption(learner.certificate))
+            written.append(out / "samples.png")
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in written}
+
     with alone_in(out), marked(out):
         (out / "log.jsonl").touch()
         tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
         try:
             with watcher.watching():
-                learner.fit(records, session=session)
+                learner.fit(records, session=session, publish=publish)
         finally:
             tidy_log(out / "log.jsonl")  # a run that stops or fails leaves no signs of life
-        seconds = time.monotonic() - started
-        if isinstance(learner, Synthesizer):
-            write_sheet(learner, out / "samples.png", _caption(learner.certificate))
         learner.save(out)
-        write_report(out, learner)
+    seconds = time.monotonic() - started
     session.ranks.tell("saved", b"")
     timings = {"seconds": seconds, "ranks": session.ranks.size, "bytes": session.ranks.traffic}
     (out / "internal" / "timings.json").write_text(json.dumps(timings) + "\n")
@@ -228,6 +230,7 @@ def summary(out: Path, learner: AnyLearner) -> dict[str, Any]:
         "run_id": certificate["run"],
         "method": certificate["method"],
         "private": certificate["private"],
+        "accountant": certificate["budget"].get("accountant"),
         "epsilon": certificate["epsilon"],
         "epsilon_replace": certificate["epsilon_replace"],
         "delta": certificate["delta"],

@@ -87,9 +87,17 @@ def _shape(text: str) -> tuple[int, int, int]:
     return channels, height, width
 
 
-def tables(found: Outlook, accountants: dict[str, str]) -> dict[str, Rows]:
+ACCOUNTANTS = {
+    "pld": "by its privacy loss",
+    "certified": "certified",
+    "paper": "by the paper",
+    "gaussian": "Gaussian (no bound)",
+}
+
+
+def tables(found: Outlook) -> dict[str, Rows]:
     """One row an option, by number; how they vote, for those that do; what they cost, by
-    accountants, who are given with what they are called."""
+    each accountant."""
     told = [each.to_json() for each in found.options]
     public, budget = found.public, found.best.plan.settings
     title = (
@@ -105,7 +113,7 @@ def tables(found: Outlook, accountants: dict[str, str]) -> dict[str, Rows]:
             [_votes(i, each) for i, each in enumerate(told, 1) if each["teachers"]],
         ),
         "Epsilon": (
-            ["", *(accountants[name] for name in SHOWN)],
+            ["", *(ACCOUNTANTS[name] for name in SHOWN)],
             [
                 [str(i), *(up_to_places(each.epsilon[name], 4) for name in SHOWN)]
                 for i, each in enumerate(found.options, 1)

@@ -4,7 +4,7 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.table import Table
 
@@ -13,17 +13,12 @@ from datalens.privacy.accountants import Charge, epsilon
 from datalens.privacy.cap import Cap
 from datalens.privacy.ledger import Ledger, default_home, ledger_path
 from datalens.privacy.rounding import rounded_down, rounded_up
-from datalens.synthesizers.session import SEEDED, ledger_of, run_of
+from datalens.privacy.signing import public_key
+from datalens.synthesizers.session import ledger_of, run_of
 from datalens.workflows.suggesting import command
 
 DELTA = 1e-5
 """Where totals are shown, unless a cap or the user says otherwise."""
-
-
-OTHER_LEDGER = (
-    "Careful: these very files were used with the ledger {1} too, and what {0} pays is not added up"
-    " there; name one with --ledger for all runs on them."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,26 +61,29 @@ def names() -> list[str]:
     return sorted(path.stem for path in (default_home() / "ledgers").glob("*.sqlite"))
 
 
-def opened(name: str, *, make: bool = False) -> Ledger:
-    """A ledger by its name; only setting a cap makes one that is not there yet."""
+def refuse_unknown(name: str) -> None:
+    """Refuse the name of a ledger that is not there."""
     path = ledger_path(name)
-    if not path.exists() and not make:
+    if not path.exists():
         there = f"there are {', '.join(names())}" if names() else "there is none yet"
         raise DataLensError(f"There is no ledger {name} in {path.parent}; {there}.")
-    return Ledger(path, make=make)
 
 
-def others_that_know(
-    ledger: str, fingerprint: bytes, *, of: Literal["files", "arrays"] = "files"
-) -> list[str]:
-    """Other ledgers of runs that protect somebody, with which these data were used."""
-    found = []
-    for name in names():
-        if name != ledger and not name.endswith(SEEDED):
-            with suppress(DataLensError):  # a file that is no ledger is nobody's
-                if opened(name).knows(fingerprint, of=of):
-                    found.append(name)
-    return found
+def opened(name: str, *, make: bool = False) -> Ledger:
+    """A ledger by its name; only setting a cap makes one that is not there yet."""
+    if not make:
+        refuse_unknown(name)
+    return Ledger(ledger_path(name), make=make)
+
+
+def own_key() -> str:
+    """The public key of whoever owns the ledgers here; made if there is none."""
+    return public_key(default_home() / "ledgers")
+
+
+def key_sentence() -> str:
+    """What others check this owner's certificates with."""
+    return f"Certificates are signed; others check them with datalens verify --key {own_key()}"
 
 
 def capped(name: str, epsilon: float, delta: float | None) -> Ledger:
@@ -161,17 +159,17 @@ def table(found: Account) -> Table:
         )
     rows.add_section()
     rows.add_row("all runs", "", "", "", rounded_up(found.committed), rounded_up(found.spent))
+    rows.add_section()
+    rows.add_row("if a record is replaced", "", "", "", "", rounded_up(found.spent_replace))
+    if found.spent_pld is not None:
+        rows.add_row("by loss distributions*", "", "", "", "", rounded_up(found.spent_pld))
+        rows.caption, rows.caption_justify = "* for comparison only, no bound", "left"
     return rows
 
 
 def total_sentence(found: Account) -> str:
     """What all runs together have cost."""
-    asides = [f"{rounded_up(found.spent_replace)} if a record is replaced"]
-    if found.spent_pld is not None:
-        asides.append(f"{rounded_up(found.spent_pld)} by loss distributions, for comparison only")
-    return (
-        f"epsilon {rounded_up(found.spent)} spent at delta {found.delta:g} ({'; '.join(asides)})."
-    )
+    return f"epsilon {rounded_up(found.spent)} spent at delta {found.delta:g}."
 
 
 def cap_sentence(found: Account) -> str:
@@ -194,8 +192,10 @@ def ledger_of_run(run: Path) -> Path | None:
     path = ledger_of(folder)
     if not path.is_file():
         return None
-    known = Ledger(path, make=False).rows(run_of(folder))
-    return path if known else None
+    with suppress(DataLensError):  # one that was altered is checked, and says so
+        if not Ledger(path, make=False).rows(run_of(folder)):
+            return None
+    return path
 
 
 def _by_loss_distributions(charges: list[Charge], delta: float) -> float | None:

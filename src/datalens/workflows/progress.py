@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from datalens.data.documents import MAX_JSON, read_whole
 from datalens.errors import brief
-from datalens.privacy.rounding import up_to_places
+from datalens.privacy.rounding import rounded_up
 
 STOPPED = "STOPPED"
 """A file in a run's folder, empty, while the run stands still: it was stopped, or it failed."""
@@ -59,7 +59,7 @@ class Watcher:
     def progress(self, stage: str, done: int, total: int, *, spent: float | None = None) -> None:
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(stage.replace("-", " "), spent="")
-        text = "" if spent is None else f"epsilon {up_to_places(spent, 3)} of {self._epsilon:g}"
+        text = "" if spent is None else f"epsilon {rounded_up(spent, 3)} of {self._epsilon:g}"
         self._bars.update(self._tasks[stage], completed=done, total=total, spent=text)
         entry = {"stage": stage, "done": done, "total": total}
         if spent is not None:

@@ -6,10 +6,13 @@ from reprlib import repr as shown
 from typing import Any
 
 from datalens.errors import DataLensError
+from datalens.privacy.verify import contradictions
 from datalens.synthesizers import METHODS, Synthesizer
 from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
 from datalens.utility.validation import Validation
+from datalens.workflows.ledgers import ledger_of_run
+from datalens.workflows.suggesting import command
 
 
 def is_private(method: str) -> bool:
@@ -27,6 +30,14 @@ def load_classifier(run: Path) -> PrivateClassifier:
     """The private classifier of a finished run."""
     kind = CLASSIFIERS[_method(run, CLASSIFIERS)]
     return kind.load(run)
+
+
+def refuse_broken(run: Path) -> None:
+    """Refuse to draw from, or to publish, a run whose files contradict its certificate."""
+    if wrong := contradictions(run, ledger=ledger_of_run(run)):
+        raise DataLensError(
+            f"The certificate of {run} does not hold: {wrong[0]} See {command('verify', run)}."
+        )
 
 
 def holds_classifier(run: Path) -> bool:
@@ -64,6 +75,6 @@ def _method(run: Path, kinds: Mapping[str, type[AnyLearner]]) -> str:
     method = read_config(run).get("method")
     check_product(run, method, kinds)
     if not (run / "certificate.json").is_file():
-        command = "classify" if method in CLASSIFIERS else "fit"
-        raise DataLensError(f"{run} is not finished; go on with datalens {command} ... --resume.")
+        verb = "classify" if method in CLASSIFIERS else "fit"
+        raise DataLensError(f"{run} is not finished; go on with datalens {verb} ... --resume.")
     return str(method)

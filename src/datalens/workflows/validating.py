@@ -16,10 +16,10 @@ from datalens.classifiers.judge import taught
 from datalens.data import PublicFacts, Records, fingerprint
 from datalens.errors import DataLensError
 from datalens.privacy.ledger import ledger_name_for
+from datalens.synthesizers.session import temporary_session
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
 from datalens.workflows.judged import Images, check_classes, is_run, learned_from, samples_of
-from datalens.workflows.ledgers import OTHER_LEDGER, others_that_know
 from datalens.workflows.runs import holds_classifier, load_any, load_classifier
 from datalens.workflows.source import Source
 
@@ -63,11 +63,13 @@ def validate(
         raise DataLensError(f"{folder} exists already; name another --out.") from None
     except OSError as error:
         raise DataLensError(f"{folder} cannot be written ({error.strerror}).") from None
-    if others := others_that_know(name, records.fingerprint(), of="arrays"):
-        _say(OTHER_LEDGER.format(name, ", ".join(others)))
     try:
-        with warnings.catch_warnings(record=True) as told, _at_work():
-            validation.fit(records, ledger=name)
+        with (
+            warnings.catch_warnings(record=True) as told,
+            _at_work(),
+            temporary_session(ledger=name, named=ledger is not None, seed=None) as session,
+        ):
+            validation.fit(records, session=session)
     except BaseException:
         shutil.rmtree(folder)
         raise

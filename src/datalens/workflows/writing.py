@@ -1,23 +1,14 @@
-"""Files that are there whole or not at all."""
+"""Figures that stay in the private half of a run."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 from datalens.errors import DataLensError
+from datalens.files import replace_file
 
 EVALUATION, AUDIT = "evaluation.json", "audit.json"
 """What was computed on real records and not paid for, in RUN/internal."""
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """The old content or the new, never a part of it."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)  # os.replace: at one stroke
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def keep_internal(run: Path, name: str, figures: dict[str, Any]) -> None:

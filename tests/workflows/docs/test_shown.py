@@ -207,7 +207,8 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for i in np.flatnonzero(records.labels < 2)[:200]:
         home = folder / "pictures" / ["zero", "one"][records.labels[i]]
         home.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(records.images[i, 0]).save(home / f"{i}.png")
+        upside_down = records.images[i, 0, ::-1].copy()  # other records than digits
+        Image.fromarray(upside_down).save(home / f"{i}.png")
     shutil.copytree(folder / "pictures" / "one", folder / "new-pictures")
     return folder
 
@@ -215,7 +216,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def things() -> dict[str, Any]:
     """What Python blocks take for granted: a reader's own arrays, model and loader."""
     records = load("digits")
-    images, labels = records.images[:100], records.labels[:100]
+    images, labels = records.images[:100, :, :, ::-1].copy(), records.labels[:100]
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     data = TensorDataset(torch.from_numpy(images / 255).float(), torch.from_numpy(labels))
     return {

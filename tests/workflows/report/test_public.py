@@ -256,7 +256,7 @@ def test_the_words_say_what_the_certificate_says(made: Path, name: str) -> None:
         assert 0 <= float(told) / 100 - (e + 1e-5) / (e + 1) < 1e-3
     for digest in ("configuration_sha256", "generator_sha256", "classifier_sha256"):
         assert digest not in certificate or certificate[digest] in text
-    assert certificate["ledger"]["head"] in text
+    assert certificate["ledger"]["head"] not in text  # which follows from this page among others
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 5.0, 30.0])

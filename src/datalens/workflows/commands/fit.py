@@ -25,12 +25,13 @@ from datalens.workflows.commands.options import (
 if TYPE_CHECKING:
     from datalens.workflows.source import Source
 
+REPLACED = "if a record is replaced by another, where the epsilon above has it left out"
 ACCOUNTANTS = {
-    "pld": "by its privacy loss",
-    "certified": "certified",
-    "paper": "by the paper",
-    "gaussian": "Gaussian (no bound)",
+    "certified": "by Renyi divergences, a bound as well",
+    "paper": "by the paper's Theorem 3, to compare with its figures",
+    "gaussian": "if noise were continuous, to compare with other tools: no bound",
 }
+"""What each accountant that did not size a run is for."""
 
 
 def fit(
@@ -227,22 +228,25 @@ def stopped(verb: str, source: "Source", out: Path | None) -> str:
 
 
 def print_cost(result: dict[str, Any]) -> None:
-    """What a run has spent."""
-    from datalens.privacy.rounding import rounded_up, up_to_places
+    """What a run has spent: one epsilon, and a table of what else is said of the same charges."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from datalens.privacy.rounding import rounded_up
 
     if not result["private"]:
         typer.echo(NOT_PRIVATE[result["noise"]])
-    found = result["epsilon"]
-    words = [
-        f"{up_to_places(found[name], 4)} {word}"
-        for name, word in ACCOUNTANTS.items()
-        if name in found
-    ]
-    if words:
-        typer.echo(
-            f"epsilon {', '.join(words)}; delta {rounded_up(result['delta'], 6)};"
-            f" {up_to_places(result['epsilon_replace'], 4)} if a record is replaced."
-        )
+    found = dict(result["epsilon"])
+    if found:
+        spent, delta = found.pop(result["accountant"]), rounded_up(result["delta"], 6)
+        typer.echo(f"epsilon {rounded_up(spent, 3)} spent, at delta {delta}.")
+        others = Table(title="The same charges in other terms", title_justify="left")
+        others.add_column("epsilon", justify="right")
+        others.add_column("what it is")
+        others.add_row(rounded_up(result["epsilon_replace"], 3), REPLACED)
+        for name in found:
+            others.add_row(rounded_up(found[name], 3), ACCOUNTANTS[name])
+        Console().print(others)
     typer.echo(f"{result['releases']} releases in {result['seconds']:.0f} s.")
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from datalens.workflows.commands.fit import ACCOUNTANTS
 from datalens.workflows.commands.options import ImageSize, Json, print_json
 
 
@@ -47,7 +46,7 @@ def plan(
     if as_json:
         print_json(found.to_json())
         return
-    for title, rows in forecast.tables(found, ACCOUNTANTS).items():
+    for title, rows in forecast.tables(found).items():
         Console().print(for_terminal(title, rows))
     for sentence in forecast.warnings(found):
         typer.echo(sentence)

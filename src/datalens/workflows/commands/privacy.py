@@ -23,22 +23,29 @@ def verify(
     ledger: Annotated[
         str | None, typer.Option(help="Also check the data's whole ledger: its name.")
     ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Also check who signed: the owner's public key.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute every epsilon from the ledger extract alone. Needs no data. Exit 1: it is wrong.
+    """Recompute every epsilon from the published files, without the data. Exit 1: it is wrong.
 
     Where the run's private half and its ledger are here, the whole ledger is checked too.
     """
+    from datalens.privacy.ledger import ledger_path
     from datalens.privacy.verify import claims_privacy, noise_of, said_by, unchecked
     from datalens.privacy.verify import verify as check
-    from datalens.workflows.ledgers import ledger_of_run, opened
+    from datalens.workflows.ledgers import ledger_of_run, refuse_unknown
 
-    whole = opened(ledger).path if ledger else ledger_of_run(run)
-    wrong = check(run, ledger=whole)
+    if ledger is not None:
+        refuse_unknown(ledger)
+    whole = ledger_path(ledger) if ledger else ledger_of_run(run)
+    wrong = check(run, ledger=whole, key=key)
     private = not wrong and claims_privacy(run)
+    not_checked = unchecked(run, ledger=whole, key=key)
     if as_json:
         found = {"holds": not wrong, "private": private, "wrong": wrong}
-        found |= {"not_checked": unchecked(run)}
+        found |= {"not_checked": not_checked}
         print_json({**found, "ledger": whole and whole.stem})
     else:
         if not wrong and not private:
@@ -50,8 +57,10 @@ def verify(
             typer.echo(printable(f"It says: {said_by(run)}"))
         if whole is not None and not wrong:
             typer.echo(f"So does the whole ledger {whole.stem}.")
-        if absent := unchecked(run):
-            typer.echo(f"Not checked, because it is not here or not known: {', '.join(absent)}.")
+        if key is not None and not wrong:
+            typer.echo("It was signed by the owner of this public key.")
+        for words in not_checked:
+            typer.echo(f"Not checked: {words}.")
     if wrong:
         raise typer.Exit(1)
 
@@ -73,7 +82,8 @@ def show_ledger(
             raise DataLensError("Name the ledger that --cap or --end is for.")
         found, refused = ledgers.accounts(delta=delta)
         if as_json:
-            print_json({"ledgers": [each.to_json() for each in found], "refused": refused})
+            listed = [each.to_json() for each in found]
+            print_json({"ledgers": listed, "refused": refused, "public_key": ledgers.own_key()})
             return
         if not found and not refused:
             typer.echo("There is no ledger yet; the first datalens fit makes one.")
@@ -82,18 +92,21 @@ def show_ledger(
             typer.echo(f"{each.name}: {len(each.runs)} runs, {ledgers.total_sentence(each)}{most}")
         for sentence in refused:
             typer.echo(printable(sentence), err=True)
+        if found:
+            typer.echo(ledgers.key_sentence())
         return
     new = cap is not None and name not in ledgers.names()
     ledger = ledgers.opened(name) if cap is None else ledgers.capped(name, cap, delta)
     if end is not None:
-        ledger.settle(end)
+        ledger.settle(end, {})
     account = ledgers.account(ledger, delta=delta)
     if as_json:
-        print_json(account.to_json())
+        print_json(account.to_json() | {"public_key": ledgers.own_key()})
         return
     Console().print(ledgers.table(account))
     typer.echo(ledgers.total_sentence(account))
     typer.echo(ledgers.cap_sentence(account))
+    typer.echo(ledgers.key_sentence())
     if new:
         typer.echo(
             f"This ledger is new. It is charged by runs on data named {name}, and by others with"

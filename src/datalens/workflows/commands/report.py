@@ -25,12 +25,11 @@ def report(
     With --internal it is RUN/internal/report.html, and may not. Several runs are compared in
     comparison.html in this folder, numbered if there is one already.
     """
-    from datalens.privacy.verify import verify
     from datalens.workflows.report.compare import free_place, write_comparison
     from datalens.workflows.report.internal import write_internal
     from datalens.workflows.report.page import check_target
     from datalens.workflows.report.public import write_report
-    from datalens.workflows.runs import load_any
+    from datalens.workflows.runs import load_any, refuse_broken
     from datalens.workflows.suggesting import command
 
     if out is not None:
@@ -38,11 +37,7 @@ def report(
     private = True
     for run in runs:
         private &= load_any(run).certificate["private"]  # what is no finished run is said so
-        if wrong := verify(run):
-            raise DataLensError(
-                f"The certificate of {run} does not hold, so there is nothing to report:"
-                f" {wrong[0]} See {command('verify', run)}."
-            )
+        refuse_broken(run)
     if len(runs) > 1:
         page = write_comparison(runs, out or free_place(internal=internal), internal=internal)
     else:

@@ -12,8 +12,8 @@ from typing import Any
 import jinja2
 
 from datalens.errors import DataLensError
+from datalens.files import replace_file
 from datalens.privacy.rounding import down_to_places, rounded_down, rounded_up, up_to_places
-from datalens.workflows.writing import replace_file
 
 STYLE, FILTER = "style.css", "filter.js"
 POLICY = (
@@ -50,11 +50,16 @@ def check_target(target: Path) -> None:
         raise DataLensError(f"{target} is no name for a page; name FILE.html.")
 
 
+def encoded(page: str) -> bytes:
+    """As it is written; what is no text, such as half a letter from a JSON file, is marked."""
+    return page.encode(errors="replace")
+
+
 def write(page: str, target: Path) -> Path:
     """The page in a file, whole, or one sentence."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(target, page.encode(errors="replace"))  # JSON may have half a letter
+        replace_file(target, encoded(page))
     except OSError as error:
         raise DataLensError(f"{target} cannot be written ({error.strerror}).") from None
     return target

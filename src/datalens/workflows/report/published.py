@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from datalens.data.documents import read_json, reading
+from datalens.data.documents import reading
 from datalens.privacy.accountants import Charge
-from datalens.privacy.rechain import own_rows
 from datalens.synthesizers.learner import AnyLearner
 from datalens.synthesizers.protocol import Synthesizer
 from datalens.workflows.pictures import tiles
@@ -48,10 +47,13 @@ class Published:
     name: str
     """Of its folder."""
     certificate: dict[str, Any]
+    """But for its place in the ledger's chain, which follows from this page among others."""
     charges: tuple[Charge, ...]
     """In the order in which they were spent."""
-    other_entries: int
-    """Entries that the ledger had of others when this run ended."""
+    entries_before: int
+    """Entries that the ledger had when this run began."""
+    report_sha256: str | None
+    """Of the page that the ledger vouches for, once the run has ended."""
     config: str
     samples: tuple[ClassSamples, ...]
 
@@ -70,19 +72,21 @@ def published(run: Path, learner: AnyLearner | None = None) -> Published:
     """Read a run folder; what made it is loaded again, unless it is at hand."""
     learner = learner or load_any(run)
     with reading(run / "certificate.json"):
-        certificate = learner.certificate
-    with reading(run / "ledger.json") as file:
-        extract = read_json(file)
-        own = own_rows(certificate, extract)
+        certificate = {k: v for k, v in learner.certificate.items() if k != "ledger"}
+    with reading(run / "ledger.json"):
+        own = [row for row in learner.extract if "body" in row]
         bodies = [row["body"] for row in own]
         spent = [Charge.from_json(body["charge"]) for body in bodies if body["kind"] == "spend"]
+        before = own[0]["row"] - 1
+        report = bodies[-1].get("files", {}).get("report.html")
     with reading(run / "config.toml") as file:
         config = file.read_text(encoding="utf-8")
     return Published(
         name=run.name or run.resolve().name,
         certificate=certificate,
         charges=tuple(spent),
-        other_entries=len(extract["rows"]) - len(own),
+        entries_before=before,
+        report_sha256=report,
         config=config,
         samples=_samples(learner) if isinstance(learner, Synthesizer) else (),
     )

@@ -149,13 +149,13 @@ def _public(data: dict[str, Any]) -> Answer:
 
 def _beside(run: Published) -> Answer:
     others = "no entry of any other run"
-    if run.other_entries:
-        others = f"{run.other_entries:,} entries of other runs, or of its owner,"
+    if run.entries_before:
+        others = f"{run.entries_before:,} entries of other runs, or of its owner"
     return Answer(
         "What is not promised?",
         "What is true of many records, such as how a class looks, is meant to be seen. Other"
-        " runs on the same records cost privacy of their own, which adds up: when this one ended"
-        f" the records' ledger held {others} beside it. That this program worked on these"
+        " runs on the same records cost privacy of their own, which adds up: when this one began"
+        f" the records' ledger held {others}. That this program worked on these"
         " records rests on the owner's word. Whether all this suffices in law is for you to"
         " judge; this page states mathematical facts.",
     )

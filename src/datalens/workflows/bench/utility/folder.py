@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from datalens.errors import DataLensError
+from datalens.files import replace_file
 from datalens.workflows.bench.utility.cells import Cell
 from datalens.workflows.bench.utility.not_run import NotRun, read_not_run, write_not_run
 from datalens.workflows.bench.utility.pages import check_page, write_page
@@ -17,7 +18,6 @@ from datalens.workflows.bench.utility.results import (
     read_results,
     write_result,
 )
-from datalens.workflows.writing import replace_file
 
 
 class Folder:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datalens.data.documents import read_whole
 from datalens.errors import DataLensError
+from datalens.files import replace_file
 from datalens.workflows.bench.utility.cells import Cell, stem
-from datalens.workflows.writing import replace_file
 
 FILE = "not-run.jsonl"
 _MOST = 2**20

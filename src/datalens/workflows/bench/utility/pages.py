@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 from datalens.errors import DataLensError
+from datalens.files import replace_file
 from datalens.workflows.bench.tables import Rows, for_markdown
 from datalens.workflows.bench.utility.cells import plain, variants
 from datalens.workflows.bench.utility.not_run import NotRun
@@ -17,7 +18,6 @@ from datalens.workflows.bench.utility.printed import (
     printed_scores,
 )
 from datalens.workflows.bench.utility.results import Repetition, Result, spread
-from datalens.workflows.writing import replace_file
 
 HEADING = "# Accuracy of a judge that has learned from synthetic images"
 PAGE = "README.md"

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from datalens.data.documents import read_json
 from datalens.errors import DataLensError
+from datalens.files import replace_file
 from datalens.mechanism.noise import NoiseKind
 from datalens.workflows.bench.utility.cells import Cell, stem
-from datalens.workflows.writing import replace_file
 
 SEEDED: NoiseKind = "seeded"
 Share = float

@@ -126,8 +126,7 @@ def test_a_judge_that_fails_costs_nothing(held_out: Records) -> None:
 @pytest.mark.parametrize("claimed, fits", [(2.0, True), (1.5, False), (2.7, False)])
 def test_the_noise_is_what_is_paid_for(claimed: float, fits: bool) -> None:
     """Counts of one value, against the probabilities of a scale; one in a million refused."""
-    mechanism, count = RightAnswers(scale=2.0), np.full(3000, 7, dtype=np.int64)
-    drawn = mechanism.release(count, noise=ExactNoise(), key="right-answers") - 7
+    drawn = RightAnswers(scale=2.0).draw((3000,), noise=ExactNoise(), key="right-answers")
     edges = np.arange(-6, 7)
     seen = [(drawn <= -7).sum(), *((drawn == e).sum() for e in edges), (drawn >= 7).sum()]
     law = dlaplace(1 / claimed)

@@ -191,6 +191,8 @@ def _run(
     private = learner.private and session.noise.kind != "seeded"
     watcher.listeners.append(Previews(learner, out / "samples.png", private=private))
     with alone_in(out), marked(out):
+        for part in (out / "internal").rglob("*.part"):  # a crash left it half written
+            part.unlink()
         (out / "log.jsonl").touch()
         tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
         try:

@@ -2,9 +2,13 @@
 
 import json
 import multiprocessing
+import os
+import secrets
 import shutil
 import sqlite3
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,6 +144,48 @@ def test_rows_form_a_chain(ledger: Ledger) -> None:
     first, second = ledger.rows("run")
     assert first.hash == link(GENESIS, digest("run", "reserve", first.text))
     assert second.hash == link(first.hash, digest("run", "spend/a", second.text))
+
+
+def test_rows_are_on_disk_when_they_are_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill loses nothing that was written, so only these words tell what a power cut would."""
+    found = []
+
+    class Seen(sqlite3.Connection):
+        def execute(self, statement: str, *given: Any) -> sqlite3.Cursor:
+            execute = super().execute
+            if statement == "COMMIT":
+                names = ("synchronous", "fullfsync", "journal_mode")
+                modes = [execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+                found.append((self.total_changes, *modes))
+            return execute(statement, *given)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Seen))
+    ledger = Ledger(tmp_path / "new.sqlite")
+    ledger.reserve("run", [Charge(event=EVENT, count=1)], facts={})
+    ledger.spend("run", "a", EVENT, count=1)
+    ledger.settle("run")
+    writing = [modes for changes, *modes in found if changes]
+    assert len(writing) >= 4 and writing == [[3, 1, "delete"]] * len(writing)  # 3 is EXTRA
+
+
+def test_rows_are_salted_by_the_operating_system(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the digests of other runs' rows in a published extract could be guessed."""
+    given = []
+
+    def token_hex(count: int) -> str:
+        given.append(os.urandom(count).hex())
+        return given[-1]
+
+    monkeypatch.setattr(secrets, "token_hex", token_hex)
+    for key in "abc":
+        ledger.spend("run", key, EVENT, count=1)
+    salts = [row.body["salt"] for row in ledger.rows("run")]
+    assert salts[1:] == given and len(set(salts)) == 4
+    assert all(len(bytes.fromhex(salt)) == 16 for salt in salts)
 
 
 def test_names_are_checked() -> None:

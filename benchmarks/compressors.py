@@ -99,8 +99,8 @@ def step_of(
         secret=b"bench",
         step=step,
     )
-    noise, release = timed(topagg.release, tally, noise=ExactNoise(), key="bench")
-    decode, _ = timed(topagg.direction, release)
+    noise, drawn = timed(topagg.draw, tally.shape, noise=ExactNoise(), key="bench")
+    decode, _ = timed(topagg.direction, tally + drawn)
     return {"votes": votes / few * ALL, "noise": noise, "decode": decode}
 
 

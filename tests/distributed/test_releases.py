@@ -1,6 +1,5 @@
 """Spend first, release second, with several ranks: one ledger, one noise, all on rank 0."""
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -9,30 +8,16 @@ import pytest
 
 from datalens.ensemble import Ranks
 from datalens.mechanism.moments import ClassCounts
-from datalens.mechanism.noise import ExactNoise, Integers
+from datalens.mechanism.noise import Integers
 from datalens.privacy.accountants import Charge
 from datalens.privacy.ledger import Ledger
 from datalens.privacy.releases import Received, Releases
 from datalens.synthesizers.session import Member
 
+from ..privacy.test_ledger import Witness
 from .linked import linked, together
 
 COUNTS = ClassCounts(sigma=2.0, n_classes=3)
-
-
-class Witness:
-    """Noise that sees the sum, and whether its charge is on disk when it is drawn."""
-
-    kind = "exact"
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.seen = path, []
-
-    def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
-        with sqlite3.connect(self.path) as database:
-            keys = [row[0] for row in database.execute("SELECT key FROM entries")]
-        self.seen.append((values.tolist(), f"spend/{key}" in keys))
-        return ExactNoise().add(values, sigma=sigma, key=key)
 
 
 @pytest.fixture
@@ -66,7 +51,7 @@ def obtain(witness: Witness, folder: Path, *keys: str) -> tuple[list[Any], list[
     return together(linked(3), work), touched
 
 
-def test_the_charge_is_durable_before_the_one_noise_is_drawn(
+def test_the_charge_is_durable_before_the_one_noise_is_added(
     witness: Witness, tmp_path: Path
 ) -> None:
     got, touched = obtain(witness, tmp_path / "releases", "a", "b")

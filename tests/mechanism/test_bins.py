@@ -120,12 +120,12 @@ def test_pixels_without_room_weigh_less() -> None:
 def test_releases_are_what_they_say_under_noise_and_one_for_each_image() -> None:
     chance = np.random.default_rng(0)
     tally = chance.integers(0, 50, (400, 2, 3))
-    for mechanism, value in ((CHECKS, tally.max(axis=2)), (VOTES, tally)):
-        assert mechanism.releases_in(tally) == 400
-        noisy = mechanism.release(tally, noise=SeededNoise(b"s"), key="x/0")
-        noise = noisy - value
+    assert (CHECKS.query(tally) == tally.max(axis=2)).all()
+    for mechanism, value in ((CHECKS, CHECKS.query(tally)), (VOTES, tally)):
+        assert mechanism.releases_in(value) == 400
+        noise = mechanism.draw(value.shape, noise=SeededNoise(b"s"), key="x/0")
         deviation = noise.std() / mechanism.sigma
-        assert noisy.dtype == np.int64
+        assert noise.dtype == np.int64 and noise.shape == value.shape
         assert abs(deviation - 1) < 0.12  # 800 draws or more: beyond four deviations of it
         assert abs(deviation * np.sqrt(2) - 1) > 0.12  # at another sigma it would not pass
 

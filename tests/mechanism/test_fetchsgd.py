@@ -175,9 +175,7 @@ def test_the_printed_order_moves_further_than_it_says() -> None:
 def test_the_noise_of_a_decoded_entry_is_what_is_said(rows: int) -> None:
     """20,000 values each: within 4 %, and not within 4 % of what a mean would have, but for 1."""
     compressor = made(n_values=20_000, columns=20_000, top_k=20_000, rows=rows, bound=10**6)
-    noise = SeededNoise(b"s").add(
-        np.zeros((1, rows * 20_000), dtype=np.int64), sigma=1000.0, key="x"
-    )
+    noise = SeededNoise(b"s").draw((1, rows * 20_000), sigma=1000.0, key="x")
     found = compressor.decode(noise).std() / 1000
     assert found == pytest.approx(compressor.spread, rel=0.04)
     if rows > 1:
@@ -188,7 +186,7 @@ def test_noise_is_in_the_sketch_before_anything_is_picked() -> None:
     topagg = TopAgg(ballot=made(), n_teachers=5, sigma=3.0, quorum=None)
     tally = topagg.empty_tally(2, D).numpy()
     assert tally.shape == (2, ROWS * COLUMNS)
-    release = topagg.release(tally, noise=SeededNoise(b"s"), key="votes/0")
+    release = tally + topagg.draw(tally.shape, noise=SeededNoise(b"s"), key="votes/0")
     assert np.count_nonzero(release) > ROWS * COLUMNS  # noise on all cells, not on the top k
     direction = topagg.direction(release)
     assert direction.shape == (2, D) and (np.count_nonzero(direction, axis=1) <= K).all()

@@ -122,5 +122,5 @@ def test_a_query_and_its_release_are_64_bit_integers(
     mechanism: ClassSums | SecondMoments | ClassCounts,
 ) -> None:
     query = mechanism.query(as_images([[1, 2, 3, 4], [250, 251, 252, 253]]), np.array([0, 2]))
-    release = mechanism.release(query, noise=SeededNoise(b"s"), key="k")
-    assert query.dtype == release.dtype == np.int64 and query.shape == release.shape
+    noise = mechanism.draw(query.shape, noise=SeededNoise(b"s"), key="k")
+    assert query.dtype == noise.dtype == np.int64 and query.shape == noise.shape

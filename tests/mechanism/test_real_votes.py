@@ -66,7 +66,7 @@ def test_noise_has_the_shape_that_was_paid_for(noise: ExactNoise) -> None:
     """At one scale, Laplace noise has twice the variance of Gaussian noise; 9 errors apart."""
     zeros = np.zeros(4000, dtype=np.int64)
     gaussian, laplace = (
-        votes(shape, 20.0).release(zeros, noise=noise, key="k").var()
+        votes(shape, 20.0).draw(zeros.shape, noise=noise, key="k").var()
         for shape in ("gaussian", "laplace")
     )
     assert 330 < gaussian < 470 and 640 < laplace < 1000

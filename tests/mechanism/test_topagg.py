@@ -67,10 +67,12 @@ def test_direction_is_the_quorum_of_the_release() -> None:
     assert smooth.tolist() == pytest.approx([-0.9, -0.3, -0.2, 0, 0.2, 0.3, 5.0])
 
 
-def test_a_release_is_the_tally_and_noise() -> None:
-    tally = np.arange(6, dtype=np.int64)
-    noisy = topagg().release(tally, noise=SeededNoise(b"s"), key="votes/0")
-    assert noisy.dtype == np.int64 and (noisy != tally).any()
+def test_noise_is_in_the_units_of_the_tally() -> None:
+    grid = topagg(ballot=BallotRule(top_k=4, clip=1.0, levels=64))
+    for mechanism, sigma in ((topagg(), 3.0), (grid, 3.0 * 64)):
+        noise = mechanism.draw((40, 50), noise=SeededNoise(b"s"), key="votes/0")
+        assert noise.dtype == np.int64 and noise.shape == (40, 50)
+        assert abs(noise.std() / sigma - 1) < 0.08
 
 
 def test_a_unanimous_tally_is_counted_exactly() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from datalens.data import Shards
 from datalens.ensemble.adam import Adam
 from datalens.mechanism.ballots import BallotRule
-from datalens.mechanism.noise import ExactNoise, Integers, Noise, SeededNoise
+from datalens.mechanism.noise import ExactNoise, Integers, Noise, SeededNoise, Shape
 from datalens.mechanism.topagg import TopAgg
 from datalens.privacy.ledger import Ledger
 from datalens.privacy.releases import NEW, Releases
@@ -53,10 +53,10 @@ def batch_statistics_are_shared(patch: Patch) -> None:
 
 
 def noise_is_half(patch: Patch) -> None:
-    def release(self: TopAgg, tally: Integers, *, noise: Noise, key: str) -> Integers:
-        return noise.add(tally, sigma=self.event.sigma / 2, key=key)
+    def draw(self: TopAgg, shape: Shape, *, noise: Noise, key: str) -> Integers:
+        return noise.draw(shape, sigma=self.event.sigma / 2, key=key)
 
-    patch.setattr(TopAgg, "release", release)
+    patch.setattr(TopAgg, "draw", draw)
 
 
 def ballots_have_2k_entries(patch: Patch) -> None:
@@ -85,7 +85,7 @@ def ballots_let_nan_through(patch: Patch) -> None:
 def charge_comes_after_its_release(patch: Patch) -> None:
     def obtain(self: Releases, key: str, mechanism: Any, query: Any, *, shape: Any = None) -> Any:
         value = query()
-        release = mechanism.release(value, noise=self.noise, key=key)
+        release = value + mechanism.draw(value.shape, noise=self.noise, key=key)
         count = mechanism.releases_in(value)
         self.ledger.spend(self.run, key, mechanism.event, count=count)
         return release
@@ -107,7 +107,7 @@ def noise_is_drawn_again_on_resume(patch: Patch) -> None:
 
 def noise_comes_from_a_fixed_seed(patch: Patch) -> None:
     seeded = SeededNoise(b"0")
-    patch.setattr(ExactNoise, "add", lambda self, *args, **named: seeded.add(*args, **named))
+    patch.setattr(ExactNoise, "draw", lambda self, *args, **named: seeded.draw(*args, **named))
 
 
 def a_step_is_charged_once(patch: Patch) -> None:

@@ -22,7 +22,7 @@ CAUGHT: list[tuple[Sabotage, Check]] = [
     (sabotage.noise_is_half, checks.audit_of_tallies),
     (sabotage.ballots_have_2k_entries, checks.audit_of_moves),
     (sabotage.ballots_let_nan_through, checks.audit_of_moves),
-    (sabotage.charge_comes_after_its_release, checks.charge_before_noise),
+    (sabotage.charge_comes_after_its_release, checks.charge_before_release),
     (sabotage.noise_is_drawn_again_on_resume, checks.one_draw_a_release),
     (sabotage.noise_comes_from_a_fixed_seed, checks.noise_of_its_own),
     (sabotage.a_step_is_charged_once, checks.audit_of_moves),

@@ -1,5 +1,6 @@
 """The work that a plan counts, of which its time is made, is the work that a fit does."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -43,7 +44,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     def seen(self: Teachers, images: Any, labels: Any, *, step: int, updates: int = 1) -> int:
         return self.n_teachers * updates * (self.real_batch + len(images))
 
-    watch(ExactNoise, "add", "noise", lambda self, values, **_: values.size)
+    watch(ExactNoise, "draw", "noise", lambda self, shape, **_: math.prod(shape))
     watch(SecondMoments, "query", "moment", lambda self, images, labels: len(images))
     watch(labeller, "features", "feature", len)
     watch(GradientSums, "query", "gradient", lambda self, features, residuals: len(features))

@@ -83,7 +83,7 @@ def test_theorem_5_is_what_the_noise_does() -> None:
     """20,000 exact draws through TopAgg itself; the right q passes at 5 sigmas, 1.2 q does not."""
     tally = np.array([9, -14, 1])
     topagg = TopAgg(ballot=BallotRule(top_k=1, clip=1.0), n_teachers=20, sigma=6.0, quorum=0.4)
-    draws = topagg.release(np.tile(tally, (20_000, 1)), noise=ExactNoise(), key="draws")
+    draws = tally + topagg.draw((20_000, len(tally)), noise=ExactNoise(), key="draws")
     directions, counts = np.unique(topagg.direction(draws), axis=0, return_counts=True)
     entries = [log_odds_of_a_vote(int(f), 6.0, 8) for f in tally]
     likeliest = np.array([max(p, key=p.__getitem__) for p in entries])

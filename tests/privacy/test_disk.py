@@ -41,7 +41,7 @@ def place() -> Iterator[Path]:
 
 
 def _child(limit: Callable[[Path], None], place: Path, said: Connection) -> None:
-    Quick.add = noted(Quick.add, place / "draws")  # type: ignore[method-assign]
+    Quick.draw = noted(Quick.draw, place / "sums")  # type: ignore[method-assign]
     ledger = Ledger(place / "ledgers" / "data.sqlite")
     limit(place)
     desk = Releases(ledger=ledger, run="run", noise=Quick(), folder=place / "run" / "releases")  # type: ignore[arg-type]
@@ -97,11 +97,11 @@ class ReadOnly:
 
 
 def books(place: Path) -> tuple[int, bool]:
-    """Releases charged, and whether noise was drawn."""
+    """Releases charged, and whether value and noise were added up."""
     for path in (place, *place.rglob("*")):
         path.chmod(0o755)
     charges = Ledger(place / "ledgers" / "data.sqlite").charges("run")
-    return sum(charge.count for charge in charges), (place / "draws").exists()
+    return sum(charge.count for charge in charges), (place / "sums").exists()
 
 
 def test_without_a_limit_it_is_charged_and_drawn(place: Path) -> None:

@@ -1,10 +1,14 @@
-"""The ledger refuses what would exceed, and a charge is on disk before its noise is drawn."""
+"""The ledger refuses what would exceed, and a charge is on disk before anything is released."""
 
 import json
 import multiprocessing
+import os
+import secrets
 import shutil
 import sqlite3
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +16,7 @@ import pytest
 from datalens.errors import DataLensError
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.moments import ClassCounts
-from datalens.mechanism.noise import ExactNoise, Integers, Noise
+from datalens.mechanism.noise import LARGEST, ExactNoise, Integers, Noise
 from datalens.mechanism.topagg import TopAgg
 from datalens.privacy.accountants import Charge
 from datalens.privacy.chain import GENESIS, Row, digest, link
@@ -24,6 +28,8 @@ from datalens.privacy.ledger import (
     ledger_path,
 )
 from datalens.privacy.releases import Releases
+
+from .spender import Watched
 
 COUNTS = ClassCounts(sigma=10.0, n_classes=3)
 EVENT = COUNTS.event
@@ -184,6 +190,48 @@ def test_rows_form_a_chain(ledger: Ledger) -> None:
     assert second.hash == link(first.hash, digest("run", "spend/a", second.text))
 
 
+def test_rows_are_on_disk_when_they_are_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill loses nothing that was written, so only these words tell what a power cut would."""
+    found = []
+
+    class Seen(sqlite3.Connection):
+        def execute(self, statement: str, *given: Any) -> sqlite3.Cursor:
+            execute = super().execute
+            if statement == "COMMIT":
+                names = ("synchronous", "fullfsync", "journal_mode")
+                modes = [execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+                found.append((self.total_changes, *modes))
+            return execute(statement, *given)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Seen))
+    ledger = Ledger(tmp_path / "new.sqlite")
+    ledger.reserve("run", [Charge(event=EVENT, count=1)], facts={})
+    ledger.spend("run", "a", EVENT, count=1)
+    ledger.settle("run")
+    writing = [modes for changes, *modes in found if changes]
+    assert len(writing) >= 4 and writing == [[3, 1, "delete"]] * len(writing)  # 3 is EXTRA
+
+
+def test_rows_are_salted_by_the_operating_system(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the digests of other runs' rows in a published extract could be guessed."""
+    given = []
+
+    def token_hex(count: int) -> str:
+        given.append(os.urandom(count).hex())
+        return given[-1]
+
+    monkeypatch.setattr(secrets, "token_hex", token_hex)
+    for key in "abc":
+        ledger.spend("run", key, EVENT, count=1)
+    salts = [row.body["salt"] for row in ledger.rows("run")]
+    assert salts[1:] == given and len(set(salts)) == 4
+    assert all(len(bytes.fromhex(salt)) == 16 for salt in salts)
+
+
 def test_names_are_checked() -> None:
     for bad in ("", "../etc", "a/b", ".hidden", "x" * 200):
         with pytest.raises(DataLensError, match="no name for a ledger"):
@@ -238,19 +286,24 @@ def test_two_processes_never_exceed_the_reservation_together(ledger: Ledger) -> 
 
 
 class Witness:
-    """Noise that looks, at the moment it is drawn, whether its charge is already on disk."""
+    """Noise that looks, at the moment it is added to a value, whether that charge is on disk."""
 
     kind = "exact"
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.charged: list[bool] = []
+        self.drawn: list[Integers] = []
+        self.seen: list[tuple[list[int], bool]] = []
+        """Each value, and whether it was charged."""
 
-    def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
-        with sqlite3.connect(self.path) as database:
-            keys = [row[0] for row in database.execute("SELECT key FROM entries")]
-        self.charged.append(f"spend/{key}" in keys)
-        return ExactNoise().add(values, sigma=sigma, key=key)
+    def draw(self, shape: tuple[int, ...], *, sigma: float, key: str) -> Integers:
+        def used(value: Integers) -> None:
+            with sqlite3.connect(self.path) as database:
+                keys = [row[0] for row in database.execute("SELECT key FROM entries")]
+            self.seen.append((value.tolist(), f"spend/{key}" in keys))
+
+        self.drawn.append(ExactNoise().draw(shape, sigma=sigma, key=key))
+        return Watched.of(self.drawn[-1], used)
 
 
 def desk(ledger: Ledger, noise: Noise) -> Releases:
@@ -261,18 +314,19 @@ def ones() -> Integers:
     return np.ones(3, dtype=np.int64)
 
 
-def test_the_charge_is_durable_before_the_noise_is_drawn(ledger: Ledger) -> None:
+def test_the_charge_is_durable_before_value_and_noise_are_added_up(ledger: Ledger) -> None:
     witness = Witness(ledger.path)
-    desk(ledger, witness).obtain("a", COUNTS, ones)  # type: ignore[arg-type]
-    assert witness.charged == [True]
+    release = desk(ledger, witness).obtain("a", COUNTS, ones)  # type: ignore[arg-type]
+    assert witness.seen == [([1, 1, 1], True)]
+    assert release is not None and (release == witness.drawn[0].view(np.ndarray) + 1).all()
 
 
 def test_a_charge_after_the_release_would_be_seen(ledger: Ledger) -> None:
     """The mutant: release first, spend second."""
     witness = Witness(ledger.path)
-    COUNTS.release(ones(), noise=witness, key="a")  # type: ignore[arg-type]
+    ones() + COUNTS.draw((3,), noise=witness, key="a")  # type: ignore[arg-type]
     ledger.spend("run", "a", EVENT, count=1)
-    assert witness.charged == [False]
+    assert witness.seen == [([1, 1, 1], False)]
 
 
 def test_a_stored_release_is_recalled_and_never_drawn_again(ledger: Ledger) -> None:
@@ -293,8 +347,11 @@ def test_a_crash_between_charge_and_release_loses_the_release_not_the_charge(
     class Crash:
         kind = "exact"
 
-        def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
-            raise KeyboardInterrupt
+        def draw(self, shape: tuple[int, ...], *, sigma: float, key: str) -> Integers:
+            def used(value: Integers) -> None:
+                raise KeyboardInterrupt
+
+            return Watched.of(np.zeros(shape, dtype=np.int64), used)
 
     with pytest.raises(KeyboardInterrupt):
         desk(ledger, Crash()).obtain("a", COUNTS, ones)  # type: ignore[arg-type]
@@ -302,13 +359,48 @@ def test_a_crash_between_charge_and_release_loses_the_release_not_the_charge(
     assert len(ledger.charges("run")) == 1
 
 
+def test_a_crash_while_noise_is_drawn_costs_nothing(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes most of a run's time."""
+
+    def crash(*given: object) -> Integers:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("datalens.mechanism.noise._in_parts", crash)
+        desk(ledger, ExactNoise()).obtain("a", COUNTS, ones)
+    assert ledger.charges("run") == []
+    assert desk(ledger, ExactNoise()).obtain("a", COUNTS, ones) is not None
+    assert len(ledger.charges("run")) == 1
+
+
 def test_nothing_is_released_when_the_budget_is_gone(ledger: Ledger) -> None:
+    """Noise that was drawn for a refused charge is neither stored nor used later."""
     witness = Witness(ledger.path)
     releases = desk(ledger, witness)  # type: ignore[arg-type]
     ledger.spend("run", "all", EVENT, count=5)
-    with pytest.raises(BudgetExceeded):
-        releases.obtain("one more", COUNTS, ones)
-    assert witness.charged == [] and not list(releases.folder.iterdir())
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded):
+            releases.obtain("one more", COUNTS, ones)
+    assert witness.seen == [] and not list(releases.folder.iterdir())
+    assert len({tuple(noise) for noise in witness.drawn}) == 2
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([0, LARGEST, 0]), np.ones((2, 3), dtype=np.int64), np.zeros(3)], ids=repr
+)
+def test_what_noise_cannot_hide_is_refused_before_the_charge(
+    ledger: Ledger, value: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too large, under one draw for several entries, or not of integers."""
+    noise = ExactNoise()
+    monkeypatch.setattr(
+        ClassCounts, "draw", lambda self, *given, **named: noise.draw((3,), sigma=10.0, key="")
+    )
+    with pytest.raises((DataLensError, ValueError, TypeError)):
+        desk(ledger, noise).obtain("a", COUNTS, lambda: value)
+    assert ledger.charges("run") == []
 
 
 def test_a_damaged_release_is_reported(ledger: Ledger) -> None:

@@ -26,7 +26,8 @@ class Shop:
         self.sold.append(key)
         if key in self.lost:
             return None
-        release = mechanism.release(query(), noise=SeededNoise(b"test"), key=key)
+        value = query()
+        release = value + mechanism.draw(value.shape, noise=SeededNoise(b"test"), key=key)
         assert shape is None or release.shape == shape
         return release
 

@@ -11,11 +11,13 @@ from scipy.stats import chisquare, dlaplace
 
 from datalens.data import Records, load
 from datalens.errors import DataLensError
-from datalens.mechanism.noise import ExactNoise
+from datalens.mechanism.noise import ExactNoise, Integers
 from datalens.mechanism.right_answers import RightAnswers
 from datalens.privacy.ledger import Ledger, OverTheCap, ledger_path
 from datalens.privacy.verify import verify
 from datalens.utility.validation import PublicClassifier, Validation, within
+
+from ..privacy.spender import Watched
 
 
 def constant(answer: int = 3) -> PublicClassifier:
@@ -83,17 +85,19 @@ def test_a_count_that_is_not_charged_is_caught(
     assert any("fewer right-answers" in sentence for sentence in wrong)
 
 
-def test_the_charge_comes_before_the_noise(
+def test_the_charge_comes_before_the_release(
     held_out: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     charged = []
-    real = ExactNoise.add_laplace
+    real = ExactNoise.draw_laplace
+
+    def used(value: Integers) -> None:
+        charged.append(len(Ledger(ledger_path("held-out")).standing().spent))
 
     def watched(self: ExactNoise, *given: Any, **named: Any) -> Any:
-        charged.append(len(Ledger(ledger_path("held-out")).standing().spent))
-        return real(self, *given, **named)
+        return Watched.of(real(self, *given, **named), used)
 
-    monkeypatch.setattr(ExactNoise, "add_laplace", watched)
+    monkeypatch.setattr(ExactNoise, "draw_laplace", watched)
     bought(held_out)
     assert charged == [1]
 
@@ -126,8 +130,7 @@ def test_a_judge_that_fails_costs_nothing(held_out: Records) -> None:
 @pytest.mark.parametrize("claimed, fits", [(2.0, True), (1.5, False), (2.7, False)])
 def test_the_noise_is_what_is_paid_for(claimed: float, fits: bool) -> None:
     """Counts of one value, against the probabilities of a scale; one in a million refused."""
-    mechanism, count = RightAnswers(scale=2.0), np.full(3000, 7, dtype=np.int64)
-    drawn = mechanism.release(count, noise=ExactNoise(), key="right-answers") - 7
+    drawn = RightAnswers(scale=2.0).draw((3000,), noise=ExactNoise(), key="right-answers")
     edges = np.arange(-6, 7)
     seen = [(drawn <= -7).sum(), *((drawn == e).sum() for e in edges), (drawn >= 7).sum()]
     law = dlaplace(1 / claimed)

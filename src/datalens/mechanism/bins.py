@@ -16,7 +16,7 @@ from torch import Tensor
 from datalens.mechanism.ballots import room
 from datalens.mechanism.blurring import blurred
 from datalens.mechanism.events import GaussianRelease, positive
-from datalens.mechanism.noise import Integers, Noise
+from datalens.mechanism.noise import Integers, Noise, Shape
 
 
 def random_projections(
@@ -106,13 +106,17 @@ class VoteChecks:
     def event(self) -> GaussianRelease:
         return _event("vote-checks", self.projected, self.sigma)
 
-    def releases_in(self, tally: Integers) -> int:
-        """One for each image of the tally (m, projected, bins)."""
-        return len(tally)
+    def query(self, tally: Integers) -> Integers:
+        """The largest counts (m, projected) of a tally (m, projected, bins)."""
+        largest: Integers = tally.max(axis=2)
+        return largest
 
-    def release(self, tally: Integers, *, noise: Noise, key: str) -> Integers:
-        """The largest counts (m, projected) under noise. Of the tally nothing else is used."""
-        return noise.add(tally.max(axis=2), sigma=self.sigma, key=key)
+    def releases_in(self, largest: Integers) -> int:
+        """One for each image."""
+        return len(largest)
+
+    def draw(self, shape: Shape, *, noise: Noise, key: str) -> Integers:
+        return noise.draw(shape, sigma=self.sigma, key=key)
 
     def passed(self, release: Integers) -> NDArray[np.bool_]:
         """Which coordinates are answered."""
@@ -140,9 +144,8 @@ class BinnedVotes:
         """One for each image of the tally (m, projected, bins)."""
         return len(tally)
 
-    def release(self, tally: Integers, *, noise: Noise, key: str) -> Integers:
-        """The tally under noise."""
-        return noise.add(tally, sigma=self.sigma, key=key)
+    def draw(self, shape: Shape, *, noise: Noise, key: str) -> Integers:
+        return noise.draw(shape, sigma=self.sigma, key=key)
 
     def winners(self, release: Integers) -> Integers:
         """The fullest bin (m, projected) of each noisy histogram."""

@@ -1,10 +1,11 @@
 """Noise, and where its randomness comes from.
 
-Three kinds. `exact` and `seeded` noise is added to integers; for steps on floating-point vectors
-(DP-SGD) there is `float-secure` noise, and `seeded` again. Every certificate names the kind, and
-says `none` where a method protects nobody.
+Three kinds. `exact` and `seeded` noise is drawn in integers, for sums of integers; for steps on
+floating-point vectors (DP-SGD) there is `float-secure` noise, and `seeded` again. Every certificate
+names the kind, and says `none` where a method protects nobody.
 """
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,25 +29,39 @@ LARGEST = 2**52
 """Values stay below this, and so does noise: sigma is below 2^46, and 64 sigma are reached with
 a probability below 2^-2900. So a sum needs 54 of 64 bits. Laplace noise of such a scale goes
 further (64 scales with a probability of 2^-92), and reaches the end of 64 bits with one below
-2^-180000. (OpenDP would saturate, not wrap.)"""
-
+2^-180000."""
 
 SMALLEST_PART = 2048
 """Values that a core is given at least: a few hundredths of a second's work."""
 
+Shape = tuple[int, ...]
+
 
 class Noise(Protocol):
-    """Adds noise to every coordinate of `values`.
+    """Independent integers of a public shape, drawn before the value that they are to hide is used.
 
-    That is, Gaussian noise of standard deviation `sigma`, or Laplace noise of a `scale`.
+    Gaussian of standard deviation `sigma`, or Laplace of a `scale`.
     """
 
     @property
     def kind(self) -> NoiseKind: ...
 
-    def add(self, values: Integers, *, sigma: float, key: str) -> Integers: ...
+    def draw(self, shape: Shape, *, sigma: float, key: str) -> Integers: ...
 
-    def add_laplace(self, values: Integers, *, scale: float, key: str) -> Integers: ...
+    def draw_laplace(self, shape: Shape, *, scale: float, key: str) -> Integers: ...
+
+
+def check_sum(value: Integers, noise: Integers) -> None:
+    """Refuse a value and noise whose sum could overflow, or would hide entries under one draw."""
+    if value.dtype != np.int64 or noise.dtype != np.int64:
+        raise TypeError(f"int64 noise hides int64 values, got {noise.dtype} and {value.dtype}")
+    if value.shape != noise.shape:
+        raise ValueError(f"noise of the shape {noise.shape} for values of {value.shape}")
+    if value.size and max(int(value.max()), -int(value.min())) >= LARGEST:
+        raise DataLensError(
+            "A sum over the records reached 2^52, where noise could overflow; use fewer records"
+            " or a coarser grid."
+        )
 
 
 class FloatNoise(Protocol):
@@ -73,13 +88,13 @@ class ExactNoise:
     def kind(self) -> NoiseKind:
         return "exact"
 
-    def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
-        _check(values, sigma=sigma)
-        return _in_parts(_discrete_gaussian(float(sigma)), values)
+    def draw(self, shape: Shape, *, sigma: float, key: str) -> Integers:
+        noise_scale(sigma=sigma)
+        return _in_parts(_discrete_gaussian(float(sigma)), shape)
 
-    def add_laplace(self, values: Integers, *, scale: float, key: str) -> Integers:
-        _check(values, scale=scale)
-        return _in_parts(_discrete_laplace(float(scale)), values)
+    def draw_laplace(self, shape: Shape, *, scale: float, key: str) -> Integers:
+        noise_scale(scale=scale)
+        return _in_parts(_discrete_laplace(float(scale)), shape)
 
 
 @dataclass(frozen=True)
@@ -96,18 +111,17 @@ class SeededNoise:
     def kind(self) -> NoiseKind:
         return "seeded"
 
-    def add(self, values: Integers, *, sigma: float, key: str) -> Integers:
-        _check(values, sigma=sigma)
-        noise = _normal_from_a_seed(self.secret, key, values.shape) * sigma
-        return values + np.rint(noise).astype(np.int64)
+    def draw(self, shape: Shape, *, sigma: float, key: str) -> Integers:
+        noise_scale(sigma=sigma)
+        return np.rint(_normal_from_a_seed(self.secret, key, shape) * sigma).astype(np.int64)
 
-    def add_laplace(self, values: Integers, *, scale: float, key: str) -> Integers:
-        _check(values, scale=scale)
+    def draw_laplace(self, shape: Shape, *, scale: float, key: str) -> Integers:
+        noise_scale(scale=scale)
         generator = _from_a_seed(self.secret, key)
         ends = -np.expm1(-1 / scale)  # the difference of two geometric numbers is discrete Laplace
-        up, down = (generator.geometric(ends, values.shape) for _ in range(2))
-        noisy: Integers = values + up - down
-        return noisy
+        up, down = (generator.geometric(ends, shape) for _ in range(2))
+        noise: Integers = up - down
+        return noise
 
 
 @dataclass(frozen=True)
@@ -160,23 +174,12 @@ def _normal_from_the_system(count: int) -> Floats:
     return np.where(bits & np.uint64(1), size, -size)
 
 
-def _normal_from_a_seed(secret: bytes, key: str, shape: tuple[int, ...]) -> Floats:
+def _normal_from_a_seed(secret: bytes, key: str, shape: Shape) -> Floats:
     return _from_a_seed(secret, key).standard_normal(shape)
 
 
 def _from_a_seed(secret: bytes, key: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(derive(secret, "noise", key)))
-
-
-def _check(values: Integers, **scale: float) -> None:
-    noise_scale(**scale)
-    if values.dtype != np.int64:
-        raise TypeError(f"noise is added to int64 values only, got {values.dtype}")
-    if values.size and max(int(values.max()), -int(values.min())) >= LARGEST:
-        raise DataLensError(
-            "A sum over the records reached 2^52, where noise could overflow; use fewer records"
-            " or a coarser grid."
-        )
 
 
 def _check_floats(values: Floats, sigma: float) -> None:
@@ -187,16 +190,17 @@ def _check_floats(values: Floats, sigma: float) -> None:
         raise DataLensError("Noise cannot hide NaN or infinity; bound every record's part first.")
 
 
-def _in_parts(measurement: Any, values: Integers) -> Integers:
-    """Noise is drawn for every value by itself, so that several cores can share the values."""
-    flat = values.ravel()
-    parts = np.array_split(flat, max(1, min(torch.get_num_threads(), flat.size // SMALLEST_PART)))
+def _in_parts(measurement: Any, shape: Shape) -> Integers:
+    """What OpenDP adds to nothing: drawn for every value by itself, so that cores can share."""
+    size = math.prod(shape)
+    count = max(1, min(torch.get_num_threads(), size // SMALLEST_PART))
+    parts = [size // count + (part < size % count) for part in range(count)]
 
-    def noisy(part: Integers) -> Integers:
-        return np.array(measurement(part.tolist()), dtype=np.int64)
+    def noise(length: int) -> Integers:
+        return np.array(measurement([0] * length), dtype=np.int64)
 
-    with ThreadPoolExecutor(len(parts), "noise") as pool:
-        return np.concatenate(list(pool.map(noisy, parts))).reshape(values.shape)
+    with ThreadPoolExecutor(count, "noise") as pool:
+        return np.concatenate(list(pool.map(noise, parts))).reshape(shape)
 
 
 @lru_cache(maxsize=32)

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datalens.mechanism.events import GaussianRelease, LaplaceRelease, noise_scale, positive
-from datalens.mechanism.noise import Integers, Noise
+from datalens.mechanism.noise import Integers, Noise, Shape
 
-Shape = Literal["gaussian", "laplace"]
+Law = Literal["gaussian", "laplace"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class RealVotes:
     """
 
     n_teachers: int
-    shape: Shape
+    shape: Law
     """Of the noise."""
     scale: float
     """Of the noise, in votes: a standard deviation if Gaussian, a Laplace scale if Laplace."""
@@ -56,11 +56,11 @@ class RealVotes:
         """One for each image."""
         return len(counts)
 
-    def release(self, counts: Integers, *, noise: Noise, key: str) -> Integers:
-        """The counts under noise: the only thing that crosses to the public side."""
+    def draw(self, shape: Shape, *, noise: Noise, key: str) -> Integers:
+        """The noise of counts. Their sum is the only thing that crosses to the public side."""
         if self.shape == "laplace":
-            return noise.add_laplace(counts, scale=self.scale, key=key)
-        return noise.add(counts, sigma=self.scale, key=key)
+            return noise.draw_laplace(shape, scale=self.scale, key=key)
+        return noise.draw(shape, sigma=self.scale, key=key)
 
     def share(self, release: Integers) -> NDArray[np.float32]:
         """The share of the teachers that takes an image for real, right on average.

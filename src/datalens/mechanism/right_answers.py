@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens.mechanism.events import LaplaceRelease, noise_scale
-from datalens.mechanism.noise import Integers, Noise
+from datalens.mechanism.noise import Integers, Noise, Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,6 @@ class RightAnswers:
     def releases_in(self, count: Integers) -> int:
         return 1
 
-    def release(self, count: Integers, *, noise: Noise, key: str) -> Integers:
-        """The count under noise: the only thing that crosses to the public side."""
-        return noise.add_laplace(count, scale=self.scale, key=key)
+    def draw(self, shape: Shape, *, noise: Noise, key: str) -> Integers:
+        """The noise of a count. Their sum is the only thing that crosses to the public side."""
+        return noise.draw_laplace(shape, scale=self.scale, key=key)

@@ -1,7 +1,7 @@
 """What all sums over records have in common: one release, noise on every entry, a price."""
 
 from datalens.mechanism.events import GaussianRelease, positive
-from datalens.mechanism.noise import Integers, Noise
+from datalens.mechanism.noise import Integers, Noise, Shape
 
 
 class NoisySum:
@@ -12,8 +12,8 @@ class NoisySum:
     def releases_in(self, total: Integers) -> int:
         return 1
 
-    def release(self, total: Integers, *, noise: Noise, key: str) -> Integers:
-        return noise.add(total, sigma=self.sigma, key=key)
+    def draw(self, shape: Shape, *, noise: Noise, key: str) -> Integers:
+        return noise.draw(shape, sigma=self.sigma, key=key)
 
 
 def sum_event(what: str, squared: int, sigma: float) -> GaussianRelease:

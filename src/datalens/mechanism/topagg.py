@@ -13,7 +13,7 @@ from torch import Tensor
 from datalens.errors import DataLensError
 from datalens.mechanism.compressors import Compressor
 from datalens.mechanism.events import GaussianRelease, positive
-from datalens.mechanism.noise import LARGEST, Integers, Noise
+from datalens.mechanism.noise import LARGEST, Integers, Noise, Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +63,9 @@ class TopAgg:
         """One for each image of the tally (m, width): a step of m images pays m times."""
         return len(tally)
 
-    def release(self, tally: Integers, *, noise: Noise, key: str) -> Integers:
-        """The tally under noise: the only thing that crosses to the public side."""
-        return noise.add(tally, sigma=self.event.sigma, key=key)
+    def draw(self, shape: Shape, *, noise: Noise, key: str) -> Integers:
+        """The noise of a tally. Their sum is the only thing that crosses to the public side."""
+        return noise.draw(shape, sigma=self.event.sigma, key=key)
 
     def direction(self, release: Integers) -> NDArray[np.float32]:
         """What the student follows: public, because it is computed from the release alone."""

@@ -61,9 +61,8 @@ def calibrate(public: PublicFacts) -> Rates:
     gradients = GradientSums(features=BOUND, residuals=RESIDUALS, sigma=1.0)
     cloud = chance.normal(size=(values, values))
     update, ballot = _teachers(public)
-    none = np.zeros(NOISES, dtype=np.int64)
     return Rates(
-        noise=_timed(lambda: ExactNoise().add(none, sigma=1e4, key="plan")) / NOISES,
+        noise=_timed(lambda: ExactNoise().draw((NOISES,), sigma=1e4, key="plan")) / NOISES,
         moment=_timed(lambda: second.query(small, labels)) / RECORDS,
         eigen=_timed(lambda: np.linalg.eigh(cloud + cloud.T)),
         feature=_timed(lambda: features(images)) / RECORDS,

@@ -1,7 +1,7 @@
 """The privacy ledger: a small database that belongs to one private data set.
 
 It is append-only, lives outside the runs, and every run on the data writes to it. A run first
-reserves its whole plan, or is refused; each charge is then durable before its noise is drawn; at
+reserves its whole plan, or is refused; each charge is then durable before its release exists; at
 the end it settles, and what it did not use returns.
 """
 

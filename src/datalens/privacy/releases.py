@@ -15,10 +15,8 @@ from datalens.data.documents import read_whole
 from datalens.ensemble.ranks import ALONE, Ranks
 from datalens.errors import DataLensError
 from datalens.mechanism.events import Event
-from datalens.mechanism.noise import Integers, Noise
+from datalens.mechanism.noise import Integers, Noise, Shape, check_sum
 from datalens.privacy.ledger import Ledger
-
-Shape = tuple[int, ...]
 
 
 class Mechanism(Protocol):
@@ -30,7 +28,8 @@ class Mechanism(Protocol):
     def releases_in(self, value: Integers, /) -> int:
         """How many times `event` is to be paid for the release of this value."""
 
-    def release(self, value: Integers, /, *, noise: Noise, key: str) -> Integers: ...
+    def draw(self, shape: Shape, /, *, noise: Noise, key: str) -> Integers:
+        """The noise of a value of this shape, which is public: it depends on no record."""
 
 
 class Door(Protocol):
@@ -66,12 +65,15 @@ NEW, LOST = b"new", b"lost"
 class Releases:
     """Buys releases from the ledger and keeps each of them, so that none is drawn twice.
 
-    Guarantee: the charge is durable before the noise is drawn, and the release is stored
-    durably when drawn. After a crash between the two the charge stays and the release is
-    lost: `obtain` then returns None, and never draws again. Room for the release is taken on
-    disk before the charge, so that a full disk or a read-only folder costs nothing. This holds
-    for any number of ranks: their queries are added up here, on rank 0, and noise is drawn
-    here, once.
+    Guarantee: noise, which depends on no record, is drawn into memory; then the charge is made
+    durable; only then are value and noise added up, and the sum is stored durably before it is
+    handed out. So nothing of a value leaves `obtain`, or reaches the disk, before it is charged,
+    and what a crash can cost is the moment between charge and storage: the charge stays, the
+    release is lost, `obtain` returns None and never forms the sum again. Noise of a charge that
+    was refused, or that a crash forestalled, hides nothing and is forgotten with the call. Room
+    for the release is taken on disk before the charge, so that a full disk or a read-only folder
+    costs nothing. This holds for any number of ranks: their queries are added up here, on rank 0,
+    and noise is drawn here.
     """
 
     ledger: Ledger
@@ -94,9 +96,11 @@ class Releases:
 
         def buy(total: Integers) -> bytes:
             with _room(self._stored(key), len(_to_bytes(np.zeros_like(total)))) as store:
+                noise = mechanism.draw(total.shape, noise=self.noise, key=key)
+                check_sum(total, noise)
                 count = mechanism.releases_in(total)
                 self.ledger.spend(self.run, key, mechanism.event, count=count)
-                release = _to_bytes(mechanism.release(total, noise=self.noise, key=key))
+                release = _to_bytes(total + noise)
                 store(release)
             if self.inside is not None:
                 self.inside(key, total)

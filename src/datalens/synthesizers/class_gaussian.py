@@ -41,10 +41,7 @@ class ClassGaussian(Synthesizer):
         counts = class_counts(records, session.releases, plan.counts)
         model = plan.start.buy(records, session.releases, counts)
         if model is None:
-            raise DataLensError(
-                "A crash lost a release of this run, and it has no other: its charge stays spent;"
-                " start a new run."
-            )
+            raise session.lost()
         self._model = model.enlarged(plan.public.shape)
         self._prior = counts / counts.sum()
         session.observer.progress("moments", 1, 1, spent=plan.spent())

@@ -89,10 +89,11 @@ class DataLens(Synthesizer):
             session.releases,
             counts,
             stream(session.secret, "clusters"),
-            needed=not isinstance(plan, VotingPlan),
             progress=tell,
             agree=agree,
         )
+        if self._model is None and not isinstance(plan, VotingPlan):
+            raise session.lost()
         self._labeller = start.buy_labeller(records, session.releases, progress=tell)
 
     def _vote(self, records: Records, plan: VotingPlan, session: Member) -> None:

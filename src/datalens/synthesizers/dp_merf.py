@@ -167,10 +167,7 @@ def _bought(records: Records, plan: DPMerfPlan, session: Member, waves: Waves) -
         shape=(plan.public.n_classes, 2 * plan.settings.waves),
     )
     if sums is None:
-        raise DataLensError(
-            "A crash lost a release of this run, and it has no other: its charge stays spent;"
-            " start a new run."
-        )
+        raise session.lost()
     return sums
 
 

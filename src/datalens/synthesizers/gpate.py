@@ -96,7 +96,12 @@ def _direction(
     obtain, checks = session.releases.obtain, plan.checks
     counts = None
     if checks is not None:
-        counts = obtain(f"vote-checks/{step}", checks, tally, shape=(m, rule.projected))
+        counts = obtain(
+            f"vote-checks/{step}",
+            checks,
+            lambda: checks.query(tally()),
+            shape=(m, rule.projected),
+        )
     histograms = obtain(
         f"binned-votes/{step}", plan.votes, tally, shape=(m, rule.projected, rule.bins)
     )

@@ -114,6 +114,10 @@ class Member:
         self.ranks.agree("the configuration", plan.sha256[:16])
         self.ranks.agree("the secret's checksum", hashlib.sha256(self.secret).hexdigest()[:16])
 
+    def lost(self) -> DataLensError:
+        """What to raise where the run cannot go on without a release that a crash has lost."""
+        return DataLensError("A release that this run rests on is lost; rank 0 says what to do.")
+
     def stopping(self) -> bool:
         """Whether to stop: rank 0's observer decides for all."""
         return self.ranks.tell("stopping", b"yes" if self.observer.stopping() else b"") == b"yes"
@@ -163,6 +167,14 @@ class Session(Member):
         """What the run's certificate says of its noise."""
         seeded = self.noise.kind == "seeded" and plan.noise != "none"
         return "seeded" if seeded else plan.noise
+
+    def lost(self) -> DataLensError:
+        name = self.ledger.path.stem
+        return DataLensError(
+            "The process was killed between the charge for a measurement and its storage, and this"
+            f" run rests on it. The charge stays spent on the ledger {name}. Free the rest with"
+            f" datalens ledger {name} --end {self.run}, and start a new run."
+        )
 
     def _recognise(self, seal: Integers) -> bytes:
         """Other records at the same positions would reach teachers that know those before."""

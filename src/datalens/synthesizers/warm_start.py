@@ -89,24 +89,17 @@ class WarmStartPlan:
         counts: NDArray[np.float64],
         chance: torch.Generator,
         *,
-        needed: bool,
         progress: Callable[[int], None],
         agree: Callable[[GaussianModel], None],
     ) -> MixtureModel | None:
         """The first two steps: the model, or None if a crash lost what it rests on.
 
-        If it is `needed`, nothing more is bought when it is lost. `agree` is asked to see to it
-        that all ranks have the same directions, `progress` is told the steps taken.
-        All chance comes from `chance`, so that one who buys again what is bought already gets the
-        same.
+        Nothing more is bought then. `agree` is asked to see to it that all ranks have the same
+        directions, `progress` is told the steps taken. All chance comes from `chance`, so that one
+        who buys again what is bought already gets the same.
         """
         model = self.moments.buy(records, releases, counts)
         progress(1)
-        if model is None and needed:
-            raise DataLensError(
-                "A crash lost a release that this run rests on: its charge stays spent; end the"
-                " run with datalens ledger NAME --end RUN, and start a new one."
-            )
         mixture = None
         if model is not None:
             agree(model)

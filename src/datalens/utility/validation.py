@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens.data import PublicFacts, Records
-from datalens.errors import DataLensError
 from datalens.mechanism.right_answers import RightAnswers
 from datalens.privacy.accountants import Charge
 from datalens.privacy.calibration import laplace_scale_for
@@ -116,7 +115,7 @@ class Validation(Learner[ValidationPlan]):
 
         release = session.releases.obtain(WHAT, plan.mechanism, query, shape=(1,))
         if release is None:
-            raise DataLensError("The noisy count was paid for and lost in a crash; buy another.")
+            raise session.lost()
         self._weights, self._right = classifier.weights, int(release[0])
 
     def _certify(self, plan: ValidationPlan, session: Session) -> dict[str, Any]:

@@ -196,6 +196,8 @@ def _run(
         return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in written}
 
     with alone_in(out), marked(out):
+        for part in (out / "internal").rglob("*.part"):  # a crash left it half written
+            part.unlink()
         (out / "log.jsonl").touch()
         tidy_log(out / "log.jsonl")  # what is wrong with it must not be found at the end
         try:

@@ -15,10 +15,10 @@ import numpy as np
 
 from datalens.data import Records
 from datalens.mechanism.events import GaussianRelease
-from datalens.mechanism.noise import ExactNoise, Integers
+from datalens.mechanism.noise import ExactNoise, Integers, Shape
 from datalens.privacy.audit import Transcript, share_moved
 from datalens.privacy.ledger import Ledger
-from datalens.privacy.releases import Door, Mechanism, Shape
+from datalens.privacy.releases import Door, Mechanism
 from datalens.synthesizers import METHODS, ClassGaussian, Synthesizer
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.session import Member, Session, new_secret

@@ -209,8 +209,8 @@ def rest_of_a_step(shape: tuple[int, int, int], classes: int, repeats: int) -> d
             step=repeat,
         )
         voting = max(0.0, asked - gradients)
-        noise, release = timed(ExactNoise().add, tally, sigma=SIGMA, key="bench")
-        direction = torch.from_numpy(topagg.direction(release)).view_as(synthetic)
+        noise, drawn = timed(ExactNoise().draw, tally.shape, sigma=SIGMA, key="bench")
+        direction = torch.from_numpy(topagg.direction(tally + drawn)).view_as(synthetic)
         follow, _ = timed(student.follow, direction, step_size=0.1, updates=5)
         teachers = (train + gradients) / few * all_
         rest = voting / few * all_ + noise + propose + follow

@@ -33,6 +33,15 @@ def _of_sum(squared: float) -> tuple[float, float]:
     return squared, 4 * squared
 
 
+def _of_outer_products(bound: int) -> tuple[float, float]:
+    """q q^T with |q| <= bound: 29 grid steps on the diagonal, 41 beside it, and 41^2 < 2 * 29^2.
+
+    Such matrices never point away from each other.
+    """
+    squared = (29 * bound**2) ** 2
+    return squared, 2 * squared
+
+
 def _of_ballots(squared: float) -> tuple[float, float]:
     """One ballot becomes any other, in both cases alike."""
     return squared, squared
@@ -40,11 +49,15 @@ def _of_ballots(squared: float) -> tuple[float, float]:
 
 _SENSITIVITIES: dict[str, Callable[[Named], tuple[float, float]]] = {
     "class-counts": lambda p: (1, 2),
-    "class-sums": lambda p: _of_sum(p["bound"] ** 2),
-    "second-moments": lambda p: _of_sum(p["bound"] ** 4),
-    # a row, and a weight for being there
-    "cluster-sums": lambda p: _of_sum(p["bound"] ** 2 + p["weight"] ** 2),
-    "cluster-moments": lambda p: _of_sum(p["bound"] ** 4),
+    # pixels are not negative: no record can turn another round
+    "class-sums": lambda p: (p["bound"] ** 2, 2 * p["bound"] ** 2),
+    "second-moments": lambda p: _of_outer_products(p["bound"]),
+    # a row, and a weight for being there, which cancels when the cluster stays the same
+    "cluster-sums": lambda p: (
+        p["bound"] ** 2 + p["weight"] ** 2,
+        max(4 * p["bound"] ** 2, 2 * (p["bound"] ** 2 + p["weight"] ** 2)),
+    ),
+    "cluster-moments": lambda p: _of_outer_products(p["bound"]),
     # a row, in the sum of one class
     "feature-sums": lambda p: _of_sum(p["bound"] ** 2),
     # an outer product is as long as its two sides multiplied

@@ -88,7 +88,7 @@ def class_centres(sums: Integers, counts: Floats) -> Integers:
 def fit_gaussian(
     *,
     sums: Integers,
-    second: Integers,
+    second: Floats,
     counts: Floats,
     sums_sigma: float,
     second_sigma: float,
@@ -97,21 +97,19 @@ def fit_gaussian(
 ) -> GaussianModel:
     """The model of noisy moments of records of the shape `grid`.
 
-    `sums` (classes, d) are of pixels 0..255; `second` is the upper triangle, with its diagonal,
-    of the second moments of the records less `class_centres`. `sums_sigma` and `second_sigma`
-    are the noise on each entry, and `rank` the most directions to keep.
+    `sums` (classes, d) are of pixels 0..255; `second` (d, d) are the second moments of the records
+    less `class_centres`. `sums_sigma` and `second_sigma` are the noise on each entry, of `second`
+    beside its diagonal, and `rank` is the most directions to keep.
     """
     d = int(np.prod(grid))
-    if sums.shape != (len(counts), d) or second.shape != (d * (d + 1) // 2,):
+    if sums.shape != (len(counts), d) or second.shape != (d, d):
         raise DataLensError(
-            f"Records of {d} values have sums of {d} and second moments of {d * (d + 1) // 2} "
-            f"entries, got {sums.shape} and {second.shape}."
+            f"Records of {d} values have sums of {d} and second moments of {d} x {d} entries, got"
+            f" {sums.shape} and {second.shape}."
         )
     counts = np.asarray(counts, dtype=np.float64)
     means = denoised_means(sums / counts[:, None], noise=sums_sigma / counts, grid=grid) / 255
-    upper = np.zeros((d, d))
-    upper[np.triu_indices(d)] = second / counts.sum() / 255**2
-    covariance = upper + np.triu(upper, 1).T
+    covariance = second / counts.sum() / 255**2
     factor = smooth_factor(covariance, second_sigma / counts.sum() / 255**2, grid, rank)
     remaining = max(0.0, float(np.trace(covariance) - (factor**2).sum()))
     return GaussianModel(
@@ -180,8 +178,8 @@ def smooth_factor(
 def low_rank_factor(covariance: Floats, noise: float, rank: int | None = None) -> Floats:
     """L (r, d) such that L.T @ L is the covariance without its noise.
 
-    Symmetric noise of deviation `noise` has eigenvalues up to 2 * noise * sqrt(d): directions below
-    that edge are dropped, and an eigenvalue v above it is shrunk to sqrt(v^2 - edge^2), which is
+    Symmetric noise of deviation `noise` beside the diagonal has eigenvalues up to 2 * noise *
+    sqrt(d): directions below that edge are dropped, and an eigenvalue v above it is shrunk to sqrt(v^2 - edge^2), which is
     best in squared error (spiked Wigner matrices; Donoho, Gavish and Johnstone 2018).
     """
     values, vectors = np.linalg.eigh(covariance)

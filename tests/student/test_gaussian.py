@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from datalens.errors import DataLensError
-from datalens.student import GaussianModel, class_centres, fit_gaussian
+from datalens.student import GaussianModel, Grain, class_centres, fit_gaussian
 from datalens.student.gaussian import (
     denoised_means,
     frequencies,
@@ -58,8 +58,11 @@ def test_samples_have_the_models_moments() -> None:
     means = rng.uniform(0.4, 0.6, (2, *GRID)).astype(np.float32)
     model = GaussianModel(means=means, factor=factor, grain=0.02)
     labels = np.repeat([0, 1], 20_000)
-    images = model.sample(labels, torch.Generator().manual_seed(0))
-    assert images.dtype == np.float32
+    clean = model.sample(labels, torch.Generator().manual_seed(0))
+    grain = Grain(deviation=model.grain)
+    images = grain.on(clean, 1.0, torch.Generator().manual_seed(1))
+    assert (grain.on(clean, 0.5, torch.Generator()) - clean).std() == pytest.approx(0.01, rel=0.02)
+    assert images.dtype == clean.dtype == np.float32
     assert images.min() >= 0 and images.max() <= 1
     for c in range(2):
         rows = images[labels == c].reshape(-1, D)
@@ -67,7 +70,7 @@ def test_samples_have_the_models_moments() -> None:
         wanted = factor.reshape(2, D).T @ factor.reshape(2, D) + 0.02**2 * np.eye(D)
         np.testing.assert_allclose(np.cov(rows.T), wanted, atol=3e-4)
     again = model.sample(labels, torch.Generator().manual_seed(0))
-    assert np.array_equal(images, again)
+    assert np.array_equal(clean, again)
 
 
 def test_rank_is_what_stands_out_of_the_noise() -> None:
@@ -159,6 +162,14 @@ def test_a_coarse_grid_fills_the_whole_image(
     assert flat.means.shape == (2, *shape)
     np.testing.assert_allclose(flat.means, 0.2, rtol=1e-5)
     assert flat.sample(np.array([0, 1, 1]), torch.Generator().manual_seed(0)).shape == (3, *shape)
+
+
+def test_some_images_have_much_uneven_grain_and_some_none() -> None:
+    grey = np.full((4000, 1, 8, 8), 0.5, dtype=np.float32)
+    grained = Grain(deviation=0.05, uneven=True).on(grey, 1.0, torch.Generator().manual_seed(0))
+    strength = (grained - grey).reshape(len(grey), -1).std(axis=1)
+    assert strength.min() < 0.005 and 0.09 < strength.max() < 0.13
+    assert float(strength.mean()) == pytest.approx(0.05, rel=0.05)
 
 
 @pytest.mark.parametrize("block", [1, 4, 5])

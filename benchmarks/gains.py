@@ -5,8 +5,8 @@
 Each unit is one seed of one method on one data set at one epsilon. It is fitted twice, as it is and
 with `equal` grid steps on and beside the diagonal of moments, on the same seeded noise (so NOT
 private): the difference is what the grid gains. Of the first generator samples are judged with and
-without grain, on the same images beneath. The judge is the usual network, with fewer images and
-epochs. Units that are in the file already are passed over.
+without grain, on the same images beneath. The judges are the usual network and a logistic
+regression, with fewer images and epochs. Units that are in the file already are passed over.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import torch
 
 from datalens.classifiers.judge import taught
 from datalens.classifiers.labeller import LabellerPlan
+from datalens.classifiers.simple import simple_predictions
 from datalens.data import Records, load
 from datalens.mechanism import sums
 from datalens.synthesizers import METHODS, Synthesizer
@@ -31,10 +32,10 @@ from datalens.workflows.bench.machine import description, timed
 from datalens.workflows.pictures import contact_sheet, save_sheet
 
 SEEDS = range(3)
-GREY = product(("class-gaussian", "datalens"), ("mnist", "fashion-mnist"), (1.0, 0.2, 10.0))
+GREY = product(("class-gaussian", "datalens"), ("mnist", "fashion-mnist"), (0.2, 1.0, 10.0))
 FACES = product(("class-gaussian", "datalens"), ("celeba-gender",), (10.0,))
 UNITS = list(product(SEEDS, [*GREY, *FACES]))
-IMAGES, EPOCHS = 3000, 4
+IMAGES, EPOCHS = 5000, 4
 FACE_IMAGES = 2000
 LABEL_STEPS = 40
 """Of the labeller above epsilon 0.2, fewer than by default: they take most of the time."""
@@ -46,12 +47,15 @@ def fitted(method: str, epsilon: float, train: Records, seed: int) -> Synthesize
     return METHODS[method](epsilon=epsilon, **fewer).fit(train, ledger="gains", seed=seed)
 
 
-def accuracy(made: Synthesizer, test: Records, seed: int, grain: float) -> float:
+def accuracies(made: Synthesizer, test: Records, seed: int, grain: float) -> dict[str, float]:
     count = IMAGES if test.public.shape[0] == 1 else FACE_IMAGES
     images, labels = made.sample(count, seed=seed, grain=grain)
     judge = taught(images, labels, test.public.n_classes, epochs=EPOCHS, seed=seed)
-    said = judge.predict(torch.from_numpy(test.images))
-    return float((said.numpy() == test.labels).mean())
+    answers = {
+        "cnn": judge.predict(torch.from_numpy(test.images)).numpy(),
+        "linear": simple_predictions("logistic-regression", images, labels, test.images, seed=seed),
+    }
+    return {name: float((said == test.labels).mean()) for name, said in answers.items()}
 
 
 def measured(unit: Unit, given: argparse.Namespace) -> Unit:
@@ -70,12 +74,12 @@ def measured(unit: Unit, given: argparse.Namespace) -> Unit:
         seconds, made = timed(fitted, unit["method"], unit["epsilon"], train, seed)
         found |= {"fit_seconds": seconds, "rank": made._model.rank, "grain": made._model.grain}
         for grain in (0, 1):
-            found[f"grain {grain}"] = accuracy(made, test, seed, grain)
+            found[f"grain {grain}"] = accuracies(made, test, seed, grain)
         if test.public.shape[0] == 1:
             with patch.object(sums, "BESIDE", sums.DIAGONAL):
                 made_equal = fitted(unit["method"], unit["epsilon"], train, seed)
-            found |= {"equal": accuracy(made_equal, test, seed, 0)}
-            found |= {"equal_rank": made_equal._model.rank}
+            found["equal"] = accuracies(made_equal, test, seed, 0)
+            found["equal_rank"] = made_equal._model.rank
     if seed == 0 and unit["method"] == "datalens" and unit["epsilon"] == 10:
         for grain in (0, 1):
             labels = [label for label in range(test.public.n_classes) for _ in range(10)]
@@ -90,35 +94,35 @@ def spread(values: list[float], sign: str = "") -> str:
     return f"{fmean(values):{sign}.1f}{deviation}"
 
 
+def columns(own: list[Unit], one: str, other: str) -> str:
+    """Of both judges: accuracy in one way, in the other, and the paired difference."""
+    cells = []
+    for judge in ("cnn", "linear"):
+        pair = [[100 * unit[way][judge] for unit in own] for way in (one, other)]
+        apart = [b - a for a, b in zip(*pair, strict=True)]
+        cells += [spread(pair[0]), spread(pair[1]), spread(apart, "+")]
+    return " | ".join(cells)
+
+
 def tables(units: list[Unit]) -> str:
+    start = "| data | method | epsilon | n |"
     gains = [
-        "| data | method | epsilon | directions, equal | as it is | accuracy %, equal | as it is |"
-        " difference | n |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"{start} directions, equal | as it is | CNN, equal | as it is | difference | linear, equal"
+        " | as it is | difference |",
+        "|---" * 12 + "|",
     ]
     grains = [
-        "| data | method | epsilon | accuracy %, grain 0 | grain 1 | difference | n |",
-        "|---|---|---|---|---|---|---|",
+        f"{start} CNN, grain 0 | grain 1 | difference | linear, grain 0 | grain 1 | difference |",
+        "|---" * 10 + "|",
     ]
-    keys = sorted({(u["data"], u["method"], u["epsilon"]) for u in units}, reverse=True)
-    for data, method, epsilon in keys:
-        own = [
-            u for u in units if (u["data"], u["method"], u["epsilon"]) == (data, method, epsilon)
-        ]
-        start = f"| {data} | {method} | {epsilon:g} |"
-        zero, one = ([100 * u[f"grain {grain}"] for u in own] for grain in (0, 1))
-        apart = [b - a for a, b in zip(zero, one, strict=True)]
-        grains.append(
-            f"{start} {spread(zero)} | {spread(one)} | {spread(apart, '+')} | {len(own)} |"
-        )
+    keys = dict.fromkeys((unit["data"], unit["method"], unit["epsilon"]) for unit in units)
+    for key in sorted(keys, key=lambda key: (key[0] == "celeba-gender", *key)):
+        own = [u for u in units if (u["data"], u["method"], u["epsilon"]) == key]
+        start = f"| {key[0]} | {key[1]} | {key[2]:g} | {len(own)} |"
+        grains.append(f"{start} {columns(own, 'grain 0', 'grain 1')} |")
         if "equal" in own[0]:
-            equal = [100 * u["equal"] for u in own]
-            apart = [b - a for a, b in zip(equal, zero, strict=True)]
             ranks = (spread([u[name] for u in own]) for name in ("equal_rank", "rank"))
-            gains.append(
-                f"{start} {' | '.join(ranks)} | {spread(equal)} | {spread(zero)} |"
-                f" {spread(apart, '+')} | {len(own)} |"
-            )
+            gains.append(f"{start} {' | '.join(ranks)} | {columns(own, 'equal', 'grain 0')} |")
     return "\n".join([*gains, "", *grains])
 
 

@@ -6,7 +6,8 @@ Each unit is one seed of one method on one data set at one epsilon. It is fitted
 with `equal` grid steps on and beside the diagonal of moments, on the same seeded noise (so NOT
 private): the difference is what the grid gains. Of the first generator samples are judged with and
 without grain, on the same images beneath. The judges are the usual network and a logistic
-regression, with fewer images and epochs; at epsilon 1 the latter alone. Units that are in the file already are passed over.
+regression, with fewer images and epochs; at epsilon 1 the latter alone. Units that are in the file
+already are passed over.
 """
 
 import argparse

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from datalens.errors import DataLensError
 from datalens.mechanism.clusters import ClusterMoments, ClusterSums, on_grid
-from datalens.privacy.replan import sensitivities
 
 SUMS = ClusterSums(bound=100, weight=50, n_clusters=3, sigma=10.0)
 MOMENTS = ClusterMoments(bound=100, sigma=10.0)
@@ -97,10 +96,3 @@ def test_too_many_records_are_refused() -> None:
     many = ClusterMoments(bound=2**26, sigma=1.0)
     with pytest.raises(DataLensError, match="too many"):
         many.query(np.zeros((2, 1), dtype=np.int64))
-
-
-def test_the_verifier_comes_to_the_same_price() -> None:
-    for mechanism in (SUMS, MOMENTS):
-        event = mechanism.event
-        prices = event.squared_sensitivity, event.squared_sensitivity_replace
-        assert sensitivities(event.what, mechanism.parameters) == prices

@@ -110,6 +110,14 @@ def test_fit_sample_save_load(method: str, tmp_path: Path) -> None:
     assert (same.images == fitted.sample(40, [0, 2], seed=3).images).all()
     assert set(same.labels) == {0, 2}
     assert not verify(tmp_path / "run")
+    grain = fitted._grain()
+    assert (grain is None) is (kind(method).method not in ("datalens", "class-gaussian"))
+    if grain is None:
+        with pytest.raises(DataLensError, match="has no grain; leave grain at 0"):
+            fitted.sample(1, grain=0.5)
+    else:
+        grained = fitted.sample(40, [0, 2], seed=3, grain=1.0)
+        assert bool((grained.images != same.images).any()) is (grain.deviation > 0)
 
 
 def test_arrays_in(method: str) -> None:

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from datalens.errors import DataLensError
 from datalens.mechanism.gradients import GradientSums
-from datalens.privacy.replan import sensitivities
 
 SUMS = GradientSums(features=50, residuals=20, sigma=100.0)
 
@@ -55,11 +54,3 @@ def test_too_many_records_are_refused() -> None:
     many = GradientSums(features=2**30, residuals=2**20, sigma=1.0)
     with pytest.raises(DataLensError, match="too many"):
         many.query(np.zeros((4, 1), dtype=np.int16), np.zeros((4, 1), dtype=np.int16))
-
-
-def test_the_verifier_comes_to_the_same_price() -> None:
-    event = SUMS.event
-    assert sensitivities("gradient-sums", SUMS.parameters) == (
-        event.squared_sensitivity,
-        event.squared_sensitivity_replace,
-    )

@@ -70,8 +70,9 @@ def test_second_moments_are_exact_integers() -> None:
     centres = np.zeros((1, 16), dtype=np.int64)
     rows = [int(v) for v in many[:, 0, 0, 0]], [int(v) for v in many[:, 0, 0, 1]]
     exact = sum(a * b for a, b in zip(*rows, strict=True))
-    query = SecondMoments(bound=10_000, sigma=1.0, centres=centres).query(many, classes)
-    assert query[1] == exact and query.shape == (16 * 17 // 2,)
+    moments = SecondMoments(bound=10_000, sigma=1.0, centres=centres)
+    query = moments.query(many, classes)
+    assert moments.matrix(query)[0, 1] == exact and query.shape == (16 * 17 // 2,)
 
 
 def test_class_sums_add_up_by_class() -> None:
@@ -90,8 +91,9 @@ def test_the_brightest_records_are_summed_exactly(n: int) -> None:
     sums = ClassSums(bound=longest, sigma=1.0, n_classes=2).query(white, classes)
     assert sums.dtype == np.int64 and (sums == [[255 * n], [0]]).all()
     nowhere = np.zeros((1, 192), dtype=np.int64)
-    squares = SecondMoments(bound=longest, sigma=1.0, centres=nowhere).query(white, classes)
-    assert squares.dtype == np.int64 and (squares == 255**2 * n).all()
+    moments = SecondMoments(bound=longest, sigma=1.0, centres=nowhere)
+    squares = moments.query(white, classes)
+    assert squares.dtype == np.int64 and (moments.matrix(squares) == 255**2 * n).all()
 
 
 def test_what_could_round_or_overflow_is_refused() -> None:

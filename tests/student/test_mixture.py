@@ -6,7 +6,6 @@ import torch
 
 from datalens.errors import DataLensError
 from datalens.student import GaussianModel, MixtureModel
-from datalens.student.mixture import with_random_grain
 
 SHAPE = (1, 4, 3)
 
@@ -57,14 +56,6 @@ def test_one_gaussian_is_a_mixture_of_one_cluster() -> None:
     wanted = factor.reshape(2, -1).T @ factor.reshape(2, -1)
     np.testing.assert_allclose(np.cov(rows.T), wanted, atol=3e-4)
     np.testing.assert_allclose(mixture.deviations(), 1.0)
-
-
-def test_some_images_have_much_grain_and_some_none() -> None:
-    grey = torch.full((4000, 1, 8, 8), 0.5)
-    grained = with_random_grain(grey, 0.05, torch.Generator().manual_seed(0))
-    strength = (grained - grey).flatten(1).std(dim=1)
-    assert strength.min() < 0.005 and 0.09 < strength.max() < 0.13
-    assert float(strength.mean()) == pytest.approx(0.05, rel=0.05)
 
 
 def test_arrays_round_trip_and_strangers_are_refused() -> None:

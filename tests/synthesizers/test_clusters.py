@@ -124,7 +124,8 @@ def test_the_plan_costs_what_it_may() -> None:
 def test_noise_does_not_make_a_spread() -> None:
     rng = np.random.default_rng(0)
     noise, rank = 0.5, 30
-    factor = spread_of(rng.normal(0, noise, rank * (rank + 1) // 2), noise=noise, rank=rank)
+    full = rng.normal(0, noise, (rank, rank))
+    factor = spread_of((full + full.T) / 2**0.5, noise=noise)
     largest = np.linalg.eigvalsh(factor.T @ factor).max()
     assert largest < 2.5 * noise * rank**0.5
     assert np.linalg.eigvalsh(factor.T @ factor).min() > 0

@@ -59,8 +59,8 @@ def test_a_black_image_is_no_blank_for_second_moments() -> None:
         moments.query(images[rows], np.zeros(len(rows), dtype=np.int64)) for rows in ([], [0], [1])
     )
     paid = Charge(event=moments.event, count=1)
-    assert share_moved(record, nothing, paid) == 0.625
-    assert share_moved(record, black, paid) == 1.25  # a replacement: four times as much is paid
+    assert 0.999 < share_moved(record, nothing, paid) <= 1
+    assert share_moved(record, black, paid) > 1  # a replacement, for which twice as much is paid
 
 
 def test_too_few_trials_are_refused() -> None:

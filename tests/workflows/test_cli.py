@@ -690,6 +690,13 @@ def test_classes_are_drawn_by_name_or_number(run: Any, tmp_path: Path) -> None:
     unknown = run("sample", "r", "--count", 6, "--out", "x.npz", "--labels", "healthy")
     assert unknown.code == 2
     assert "no class 'healthy'; there are 0 (benign), 1 (normal)." in unknown.err
+    grained = run("sample", "r", "--count", 6, "--out", "y.npz", "--grain", 0.5, "--json")
+    assert grained.json["grain"] == 0.5
+    with np.load(tmp_path / "y.npz") as drawn:
+        assert drawn["grain"] == 0.5
+    refused = run("sample", "r", "--count", 6, "--out", "x.npz", "--grain", "nan")
+    assert refused.code == 2 and "grain must lie between 0 and 1, got nan." in refused.err
+    assert not (tmp_path / "x.npz").exists()
 
 
 def test_verify_says_what_holds(run: Any) -> None:
@@ -699,7 +706,7 @@ def test_verify_says_what_holds(run: Any) -> None:
     said = run("verify", "r").out
     assert "The certificate holds." in said
     assert "(2, 1e-05)-differentially private" in said
-    assert "If a record is replaced: epsilon 4." in said
+    assert "If a record is replaced: epsilon 2.9" in said
 
 
 def test_the_version_is_said(run: Any) -> None:

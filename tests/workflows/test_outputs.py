@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,10 +78,33 @@ def test_no_more_than_a_chunk_is_ever_drawn(
     assert drawn == [SAMPLE_CHUNK]
 
 
-@pytest.mark.parametrize("count, labels", [(0, None), (3, [7]), (3, [0.5])])
-def test_bad_requests_are_refused_at_once(fitted: ClassGaussian, count: int, labels: Any) -> None:
+def test_grain_is_painted_on_the_same_images_if_it_is_asked_for(fitted: ClassGaussian) -> None:
+    clean, half, whole = (
+        fitted.sample(300, seed=5, grain=grain).images.astype(float) for grain in (0, 0.5, 1)
+    )
+    assert (clean == fitted.sample(300, seed=5).images).all()
+    inner = (clean > 64) & (clean < 192)  # where nothing is cut
+    strength = [(grained - clean)[inner].std() for grained in (half, whole)]
+    assert strength[1] == pytest.approx(2 * strength[0], rel=0.1)
+    assert strength[1] == pytest.approx(255 * fitted._model.grain, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "count, labels, grain",
+    [
+        (0, None, 0),
+        (3, [7], 0),
+        (3, [0.5], 0),
+        (3, None, -0.1),
+        (3, None, 1.1),
+        (3, None, math.nan),
+    ],
+)
+def test_bad_requests_are_refused_at_once(
+    fitted: ClassGaussian, count: int, labels: Any, grain: float
+) -> None:
     with pytest.raises(DataLensError):
-        fitted.stream(count, labels)
+        fitted.stream(count, labels, grain=grain)
 
 
 # What is written
@@ -90,10 +114,10 @@ def test_bad_requests_are_refused_at_once(fitted: ClassGaussian, count: int, lab
 def test_npz_is_to_the_byte_what_numpy_writes(
     fitted: ClassGaussian, tmp_path: Path, warning: str
 ) -> None:
-    write_samples(tmp_path / "own.npz", samples_of(fitted, warning=warning))
+    write_samples(tmp_path / "own.npz", samples_of(fitted, grain=0.25, warning=warning))
     images, labels = fitted.sample(COUNT, seed=5)
     arrays: dict[str, Any] = {"images": images, "labels": labels, "class_names": np.array(NAMES)}
-    arrays |= {"warning": np.array(warning)} if warning else {}
+    arrays |= {"grain": np.array(0.25)} | ({"warning": np.array(warning)} if warning else {})
     np.savez_compressed(tmp_path / "numpy.npz", **arrays)
     own, reference = ((tmp_path / name).read_bytes() for name in ("own.npz", "numpy.npz"))
     assert own == reference
@@ -142,13 +166,15 @@ def test_a_class_folder_is_one_folder_on_every_system() -> None:
 
 
 def test_parquet_can_be_read_back(fitted: ClassGaussian, tmp_path: Path) -> None:
-    write_samples(tmp_path / "own.parquet", samples_of(fitted, 1100, warning="NOT PRIVATE."))
+    samples = samples_of(fitted, 1100, grain=0.25, warning="NOT PRIVATE.")
+    write_samples(tmp_path / "own.parquet", samples)
     found = load(str(tmp_path / "own.parquet"))
     images, labels = fitted.sample(1100, seed=5)
     assert (found.images == images).all() and (found.labels == labels).all()
     assert found.public.class_names == NAMES
     table = parquet.read_table(tmp_path / "own.parquet")
     assert table.schema.metadata[b"warning"] == b"NOT PRIVATE."
+    assert table.schema.metadata[b"grain"] == b"0.25"
     packed = table.column("image")[1001].as_py()  # as another reader would take it
     assert packed["path"] == "001001.png"
     with Image.open(io.BytesIO(packed["bytes"])) as picture:

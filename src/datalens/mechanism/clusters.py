@@ -1,6 +1,7 @@
 """Sums over clusters of records: where each cluster lies, how large it is, how it spreads."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 from datalens.errors import DataLensError
 from datalens.mechanism.events import GaussianRelease, positive
 from datalens.mechanism.noise import LARGEST, Integers
-from datalens.mechanism.sums import NoisySum, sum_event
+from datalens.mechanism.sums import NoisySum, OuterProducts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +20,9 @@ class ClusterSums(NoisySum):
     public: earlier releases gave them.
 
     Guarantee: a record belongs to one cluster, and its row has norm at most `bound`, which is
-    checked. Blanked, it takes a vector of squared norm bound^2 + weight^2 away at most; replaced,
-    it moves the sums by at most twice that vector's length.
+    checked. Blanked, it takes a vector of squared norm bound^2 + weight^2 away at most. Replaced
+    by a record of another cluster, it moves two sums that far each. By one of the same cluster, the
+    weights cancel, and the rows are at most 2 `bound` apart.
     """
 
     bound: int
@@ -33,7 +35,13 @@ class ClusterSums(NoisySum):
 
     @property
     def event(self) -> GaussianRelease:
-        return sum_event("cluster-sums", self.bound**2 + self.weight**2, self.sigma)
+        squared = self.bound**2 + self.weight**2
+        return GaussianRelease(
+            what="cluster-sums",
+            squared_sensitivity=squared,
+            squared_sensitivity_replace=max(4 * self.bound**2, 2 * squared),
+            sigma=self.sigma,
+        )
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -50,30 +58,18 @@ class ClusterSums(NoisySum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterMoments(NoisySum):
+class ClusterMoments(OuterProducts):
     """The sum of q q^T over all records, q a row seen from the centre of its cluster.
 
-    As the upper triangle with its diagonal.
-
-    Guarantee: q has norm at most `bound`, which is checked, so q q^T has Frobenius norm at most
-    bound^2, and its upper triangle is no longer. Blanked, a record takes at most `bound**2` away;
-    replaced, at most twice that.
+    Guarantee: that of sums of outer products; q has norm at most `bound`, which is checked.
     """
 
+    what: ClassVar[str] = "cluster-moments"
     bound: int
     sigma: float
 
     def __post_init__(self) -> None:
         positive(bound=self.bound)
-
-    @property
-    def event(self) -> GaussianRelease:
-        return sum_event("cluster-moments", self.bound**4, self.sigma)
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        """What the sensitivity follows from."""
-        return {"bound": self.bound}
 
     def query(self, rows: Integers) -> Integers:
         """From rows (n, r): the r (r + 1) / 2 entries of the triangle."""
@@ -81,7 +77,7 @@ class ClusterMoments(NoisySum):
         if len(rows) * self.bound**2 >= LARGEST:
             raise DataLensError(f"{len(rows)} records are too many for exact second moments.")
         values = rows.astype(np.float64)  # exact: all sums are integers below 2^52
-        return (values.T @ values)[np.triu_indices(rows.shape[1])].astype(np.int64)
+        return self._triangle(values.T @ values)
 
 
 def on_grid(places: NDArray[np.floating], *, unit: float, bound: int) -> Integers:

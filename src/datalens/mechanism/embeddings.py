@@ -10,7 +10,7 @@ from datalens.errors import DataLensError
 from datalens.mechanism.clusters import on_grid
 from datalens.mechanism.events import GaussianRelease, positive
 from datalens.mechanism.noise import LARGEST, Integers
-from datalens.mechanism.sums import NoisySum, sum_event
+from datalens.mechanism.sums import NoisySum
 
 CHUNK = 500
 
@@ -37,7 +37,13 @@ class FeatureSums(NoisySum):
 
     @property
     def event(self) -> GaussianRelease:
-        return sum_event("feature-sums", self.bound**2, self.sigma)
+        squared = self.bound**2
+        return GaussianRelease(
+            what="feature-sums",
+            squared_sensitivity=squared,
+            squared_sensitivity_replace=4 * squared,
+            sigma=self.sigma,
+        )
 
     @property
     def parameters(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from datalens.errors import DataLensError
 from datalens.mechanism.events import GaussianRelease, positive
 from datalens.mechanism.noise import LARGEST, Integers
-from datalens.mechanism.sums import NoisySum, sum_event
+from datalens.mechanism.sums import NoisySum
 
 CHUNK = 4096
 
@@ -33,7 +33,13 @@ class GradientSums(NoisySum):
 
     @property
     def event(self) -> GaussianRelease:
-        return sum_event("gradient-sums", (self.features * self.residuals) ** 2, self.sigma)
+        squared = (self.features * self.residuals) ** 2
+        return GaussianRelease(
+            what="gradient-sums",
+            squared_sensitivity=squared,
+            squared_sensitivity_replace=4 * squared,
+            sigma=self.sigma,
+        )
 
     @property
     def parameters(self) -> dict[str, int]:

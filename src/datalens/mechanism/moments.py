@@ -5,6 +5,7 @@ record that is too long, before it is truncated and checked, and add up integers
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from datalens.errors import DataLensError
 from datalens.mechanism.events import GaussianRelease, positive
 from datalens.mechanism.noise import Integers
-from datalens.mechanism.sums import NoisySum, sum_event
+from datalens.mechanism.sums import NoisySum, OuterProducts
 
 CHUNK = 4096
 BRIGHTEST = 255
@@ -48,7 +49,9 @@ class ClassSums(NoisySum):
     """The sum of the records of each class.
 
     Guarantee: a record has norm at most `bound` and enters the sum of one class. Blanked, it
-    takes at most `bound` away; replaced, it moves the sums by at most twice that.
+    takes at most `bound` away. Replaced, one record is taken away and another added: pixels are not
+    negative, so neither is the inner product of the two, and the sums move by a squared distance
+    of at most 2 `bound`^2.
     """
 
     bound: int
@@ -57,7 +60,12 @@ class ClassSums(NoisySum):
 
     @property
     def event(self) -> GaussianRelease:
-        return sum_event("class-sums", self.bound**2, self.sigma)
+        return GaussianRelease(
+            what="class-sums",
+            squared_sensitivity=self.bound**2,
+            squared_sensitivity_replace=2 * self.bound**2,
+            sigma=self.sigma,
+        )
 
     def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
         rows = bounded(flat(images), self.bound)
@@ -67,25 +75,20 @@ class ClassSums(NoisySum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecondMoments(NoisySum):
-    """The sum of q q^T over all records, as the upper triangle with its diagonal.
+class SecondMoments(OuterProducts):
+    """The sum of q q^T over all records, q a record less the centre of its class.
 
-    q is a record less the centre of its class. Centres are public: an earlier release gave
-    them. Records that lie near their centres are short, so the noise can be small.
+    Centres are public: an earlier release gave them. Records that lie near their centres are
+    short, so the noise can be small.
 
-    Guarantee: q has norm at most `bound`, so the matrix q q^T has Frobenius norm at most
-    bound^2, and its upper triangle is no longer. Blanked, a record takes at most `bound**2`
-    away; replaced, at most twice that.
+    Guarantee: that of sums of outer products; q is cut to norm `bound`, which is checked.
     """
 
+    what: ClassVar[str] = "second-moments"
     bound: int
     sigma: float
     centres: Integers
     """(classes, d) integers between 0 and 255."""
-
-    @property
-    def event(self) -> GaussianRelease:
-        return sum_event("second-moments", self.bound**4, self.sigma)
 
     def query(self, images: NDArray[np.uint8], labels: Integers) -> Integers:
         if len(images) * BRIGHTEST**2 >= 2**53:
@@ -99,7 +102,7 @@ class SecondMoments(NoisySum):
             apart = flat(images[part]) - self.centres[labels[part]]
             rows = bounded(apart, self.bound).astype(np.float64)
             total += rows.T @ rows
-        return total[np.triu_indices(d)].astype(np.int64)
+        return self._triangle(total)
 
 
 @dataclass(frozen=True, kw_only=True)

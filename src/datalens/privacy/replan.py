@@ -32,7 +32,6 @@ COUNTS_SHARE, SUMS_SHARE, SPREAD_SHARE = 0.01, 0.15, 0.15
 for how they spread."""
 ROUNDED = 1e-3
 """How far a noise scale may lie from the one derived: the writer rounds up to five digits."""
-ONCE: Named = {"count": 1}
 
 
 def sensitivities(what: str, parameters: Named) -> tuple[float, float]:
@@ -49,6 +48,15 @@ def _of_sum(squared: float) -> tuple[float, float]:
     return squared, 4 * squared
 
 
+def _of_outer_products(bound: int) -> tuple[float, float]:
+    """q q^T with |q| <= bound: 29 grid steps on the diagonal, 41 beside it, and 41^2 < 2 * 29^2.
+
+    Such matrices never point away from each other.
+    """
+    squared = (29 * bound**2) ** 2
+    return squared, 2 * squared
+
+
 def _of_ballots(squared: float) -> tuple[float, float]:
     """One ballot becomes any other, in both cases alike."""
     return squared, squared
@@ -56,11 +64,15 @@ def _of_ballots(squared: float) -> tuple[float, float]:
 
 _SENSITIVITIES: dict[str, Callable[[Named], tuple[float, float]]] = {
     "class-counts": lambda p: (1, 2),
-    "class-sums": lambda p: _of_sum(p["bound"] ** 2),
-    "second-moments": lambda p: _of_sum(p["bound"] ** 4),
-    # a row, and a weight for being there
-    "cluster-sums": lambda p: _of_sum(p["bound"] ** 2 + p["weight"] ** 2),
-    "cluster-moments": lambda p: _of_sum(p["bound"] ** 4),
+    # pixels are not negative: no record can turn another round
+    "class-sums": lambda p: (p["bound"] ** 2, 2 * p["bound"] ** 2),
+    "second-moments": lambda p: _of_outer_products(p["bound"]),
+    # a row, and a weight for being there, which cancels when the cluster stays the same
+    "cluster-sums": lambda p: (
+        p["bound"] ** 2 + p["weight"] ** 2,
+        max(4 * p["bound"] ** 2, 2 * (p["bound"] ** 2 + p["weight"] ** 2)),
+    ),
+    "cluster-moments": lambda p: _of_outer_products(p["bound"]),
     # a row, in the sum of one class
     "feature-sums": lambda p: _of_sum(p["bound"] ** 2),
     # an outer product is as long as its two sides multiplied
@@ -128,7 +140,7 @@ def planned(told: Named) -> dict[str, Named] | None:
     budget = _Budget.of(settings)
     plan: dict[str, Named] = {}
     if settings.get("label_prior") == "bought":
-        plan["class-counts"] = ONCE | budget.share(COUNTS_SHARE, squared=1)
+        plan["class-counts"] = budget.share(COUNTS_SHARE, "class-counts")
         budget = budget.less(COUNTS_SHARE)
     return plan | _PLANS[told["method"]](settings, data, budget)
 
@@ -145,10 +157,11 @@ class _Budget:
             return cls(0.0)
         return cls(rho_within(settings["epsilon"], settings["delta"], settings["accountant"]))
 
-    def share(self, share: float, *, squared: float, count: int = 1) -> Named:
-        """The noise of so many releases of a squared sensitivity that get this share."""
-        each = self.rho * share / count
-        return {"sigma": Derived(math.sqrt(squared / (2 * each)))}
+    def share(self, share: float, what: str, *, count: int = 1, **bounds: int) -> Named:
+        """So many releases of a kind with these bounds, at the noise that this share pays for."""
+        squared, _ = sensitivities(what, bounds)
+        sigma = Derived(math.sqrt(squared * count / (2 * self.rho * share)))
+        return {"count": count, "sigma": sigma, **bounds}
 
     def less(self, share: float) -> "_Budget":
         return _Budget(self.rho * (1 - share))
@@ -165,11 +178,10 @@ def _moments(sums_share: float, data: Named, budget: _Budget) -> dict[str, Named
     while channels * math.ceil(height / side) * math.ceil(width / side) > MOST_VALUES:
         side += 1
     values = channels * math.ceil(height / side) * math.ceil(width / side)
-    longest = [int(share * 255 * math.sqrt(values)) for share in LONGEST]
-    sums, second = ONCE | {"bound": longest[0]}, ONCE | {"bound": longest[1]}
+    sums, second = (int(share * 255 * math.sqrt(values)) for share in LONGEST)
     return {
-        "class-sums": sums | budget.share(sums_share, squared=longest[0] ** 2),
-        "second-moments": second | budget.share(1 - sums_share, squared=longest[1] ** 4),
+        "class-sums": budget.share(sums_share, "class-sums", bound=sums),
+        "second-moments": budget.share(1 - sums_share, "second-moments", bound=second),
     }
 
 
@@ -180,21 +192,19 @@ def _datalens(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]
         steps, label_share = settings["label_steps"], settings["label_share"]
         labeller = {}
         if steps > 0:
-            labeller = {"count": steps, "features": FEATURES, "residuals": RESIDUALS}
-            squared = (FEATURES * RESIDUALS) ** 2
-            labeller |= left.share(label_share, squared=squared, count=steps)
+            bounds = {"features": FEATURES, "residuals": RESIDUALS}
+            labeller["gradient-sums"] = left.share(
+                label_share, "gradient-sums", count=steps, **bounds
+            )
             left = left.less(label_share)
         if settings["clusters"] > 1:
             share = settings["cluster_share"]
-            sums = {"count": ROUNDS, "bound": ROW, "weight": WEIGHT} | left.share(
-                share * (1 - SPREAD_SHARE), squared=ROW**2 + WEIGHT**2, count=ROUNDS
+            plan["cluster-sums"] = left.share(
+                share * (1 - SPREAD_SHARE), "cluster-sums", count=ROUNDS, bound=ROW, weight=WEIGHT
             )
-            spread = ONCE | {"bound": ROW} | left.share(share * SPREAD_SHARE, squared=ROW**4)
-            plan |= {"cluster-sums": sums, "cluster-moments": spread}
+            plan["cluster-moments"] = left.share(share * SPREAD_SHARE, "cluster-moments", bound=ROW)
             left = left.less(share)
-        plan |= _moments(SUMS_SHARE, data, left)
-        if labeller:
-            plan["gradient-sums"] = labeller
+        plan |= _moments(SUMS_SHARE, data, left) | labeller
     if settings["vote_share"] > 0:
         what, unit, bounded = _ballots(settings)
         plan[what] = {
@@ -206,7 +216,7 @@ def _datalens(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]
 
 
 def _dp_merf(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
-    return {"feature-sums": ONCE | {"bound": UNIT} | budget.share(1, squared=UNIT**2)}
+    return {"feature-sums": budget.share(1, "feature-sums", bound=UNIT)}
 
 
 def _gpate(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
@@ -277,7 +287,7 @@ def _gswgan(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
 
 
 def _validation(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
-    return {"right-answers": ONCE | {"event": "laplace", "scale": settings["scale"]}}
+    return {"right-answers": {"event": "laplace", "count": 1, "scale": settings["scale"]}}
 
 
 _PLANS: dict[str, Callable[[Named, Named, _Budget], dict[str, Named]]] = {

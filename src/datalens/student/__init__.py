@@ -1,8 +1,16 @@
 """Releases to generator."""
 
-from datalens.student.gaussian import GaussianModel, class_centres, fit_gaussian
+from datalens.student.gaussian import GaussianModel, Grain, class_centres, fit_gaussian
 from datalens.student.generator import Generator
 from datalens.student.mixture import MixtureModel
 from datalens.student.student import Student
 
-__all__ = ["GaussianModel", "Generator", "MixtureModel", "Student", "class_centres", "fit_gaussian"]
+__all__ = [
+    "GaussianModel",
+    "Generator",
+    "Grain",
+    "MixtureModel",
+    "Student",
+    "class_centres",
+    "fit_gaussian",
+]

@@ -24,10 +24,10 @@ BANDS = 9
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianModel:
-    """Class c's images are `means[c] + z @ factor + grain * e`, cut to [0, 1], z and e normal.
+    """Class c's images are `means[c] + z @ factor`, cut to [0, 1], z normal.
 
-    The factor holds the directions that stand out of the noise. The variance that remains is
-    spread evenly over all pixels as grain: a Gaussian has that variance too.
+    The factor holds the directions that stand out of the noise. The variance that remains may be
+    spread evenly over all pixels as grain, random noise: a Gaussian has that variance too.
     """
 
     means: NDArray[np.float32]
@@ -46,16 +46,12 @@ class GaussianModel:
     def rank(self) -> int:
         return len(self.factor)
 
-    def sample(
-        self, labels: Integers, generator: torch.Generator, *, block: int = 1
-    ) -> NDArray[np.float32]:
-        """One image for each label, (m, c, h, w) in [0, 1], with grain of `block` pixels a side."""
+    def sample(self, labels: Integers, generator: torch.Generator) -> NDArray[np.float32]:
+        """One image for each label, (m, c, h, w) in [0, 1], without grain."""
         latents = torch.randn(len(labels), self.rank, generator=generator)
         moved = latents @ torch.from_numpy(self.factor).flatten(1)
         means = torch.from_numpy(self.means).flatten(1)[torch.as_tensor(labels)]
-        images = (means + moved).clamp_(0, 1).view(-1, *self.shape)
-        noise = grains(images.shape, block, generator)
-        return (images + self.grain * noise).clamp_(0, 1).numpy()
+        return (means + moved).clamp_(0, 1).view(-1, *self.shape).numpy()
 
     def enlarged(self, shape: tuple[int, int, int]) -> "GaussianModel":
         """The same model for images of `shape`, of which this one's are block averages."""
@@ -88,7 +84,7 @@ def class_centres(sums: Integers, counts: Floats) -> Integers:
 def fit_gaussian(
     *,
     sums: Integers,
-    second: Integers,
+    second: Floats,
     counts: Floats,
     sums_sigma: float,
     second_sigma: float,
@@ -97,21 +93,19 @@ def fit_gaussian(
 ) -> GaussianModel:
     """The model of noisy moments of records of the shape `grid`.
 
-    `sums` (classes, d) are of pixels 0..255; `second` is the upper triangle, with its diagonal,
-    of the second moments of the records less `class_centres`. `sums_sigma` and `second_sigma`
-    are the noise on each entry, and `rank` the most directions to keep.
+    `sums` (classes, d) are of pixels 0..255; `second` (d, d) are the second moments of the records
+    less `class_centres`. `sums_sigma` and `second_sigma` are the noise on each entry, of `second`
+    beside its diagonal, and `rank` is the most directions to keep.
     """
     d = int(np.prod(grid))
-    if sums.shape != (len(counts), d) or second.shape != (d * (d + 1) // 2,):
+    if sums.shape != (len(counts), d) or second.shape != (d, d):
         raise DataLensError(
-            f"Records of {d} values have sums of {d} and second moments of {d * (d + 1) // 2} "
-            f"entries, got {sums.shape} and {second.shape}."
+            f"Records of {d} values have sums of {d} and second moments of {d} x {d} entries, got"
+            f" {sums.shape} and {second.shape}."
         )
     counts = np.asarray(counts, dtype=np.float64)
     means = denoised_means(sums / counts[:, None], noise=sums_sigma / counts, grid=grid) / 255
-    upper = np.zeros((d, d))
-    upper[np.triu_indices(d)] = second / counts.sum() / 255**2
-    covariance = upper + np.triu(upper, 1).T
+    covariance = second / counts.sum() / 255**2
     factor = smooth_factor(covariance, second_sigma / counts.sum() / 255**2, grid, rank)
     remaining = max(0.0, float(np.trace(covariance) - (factor**2).sum()))
     return GaussianModel(
@@ -180,9 +174,10 @@ def smooth_factor(
 def low_rank_factor(covariance: Floats, noise: float, rank: int | None = None) -> Floats:
     """L (r, d) such that L.T @ L is the covariance without its noise.
 
-    Symmetric noise of deviation `noise` has eigenvalues up to 2 * noise * sqrt(d): directions below
-    that edge are dropped, and an eigenvalue v above it is shrunk to sqrt(v^2 - edge^2), which is
-    best in squared error (spiked Wigner matrices; Donoho, Gavish and Johnstone 2018).
+    Symmetric noise of deviation `noise` beside the diagonal has eigenvalues up to 2 * noise *
+    sqrt(d): directions below that edge are dropped, and an eigenvalue v above it is shrunk to
+    sqrt(v^2 - edge^2), which is best in squared error (spiked Wigner matrices; Donoho, Gavish and
+    Johnstone 2018).
     """
     values, vectors = np.linalg.eigh(covariance)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -194,7 +189,33 @@ def low_rank_factor(covariance: Floats, noise: float, rank: int | None = None) -
     return factor
 
 
-def grains(shape: torch.Size, block: int, chance: torch.Generator) -> torch.Tensor:
+@dataclass(frozen=True, kw_only=True)
+class Grain:
+    """Random noise that may be painted on images once they are drawn and labelled.
+
+    It stands for the variance that a model found and has no directions for.
+    """
+
+    deviation: float
+    """Of a pixel, in units of full brightness."""
+    block: int = 1
+    """Pixels a side that are known together: grain is as large as those, and as soft."""
+    uneven: bool = False
+    """Whether its strength is drawn for each image, between 0 and 2: a classifier that learns from
+    such images sees clean ones too, and cannot go by the noise."""
+
+    def on(
+        self, images: NDArray[np.float32], share: float, chance: torch.Generator
+    ) -> NDArray[np.float32]:
+        """Images (m, c, h, w) with a `share` of the deviation, cut to [0, 1]."""
+        strength = share * self.deviation * torch.ones(len(images), 1, 1, 1)
+        if self.uneven:
+            strength *= 2 * torch.rand(strength.shape, generator=chance)
+        noise = grains(images.shape, self.block, chance)
+        return (torch.from_numpy(images) + strength * noise).clamp_(0, 1).numpy()
+
+
+def grains(shape: tuple[int, ...], block: int, chance: torch.Generator) -> torch.Tensor:
     """Standard normal noise for images (m, c, h, w) of which blocks of pixels are known: as large
     as those, and as soft as what is known of them."""
     count, channels, height, width = shape

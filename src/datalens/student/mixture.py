@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from datalens.errors import DataLensError
-from datalens.student.gaussian import GaussianModel, enlarged, grains
+from datalens.student.gaussian import GaussianModel, enlarged
 
 NAMES = ("means", "basis", "centres", "shares", "factor", "grain")
 
@@ -111,15 +111,3 @@ class MixtureModel:
             raise DataLensError("the shares of a class's clusters must add up to 1.")
         values = {name: arrays[name] for name in NAMES if name != "grain"}
         return cls(**values, grain=float(arrays["grain"][0]))
-
-
-def with_random_grain(
-    images: Tensor, grain: float, chance: torch.Generator, *, block: int = 1
-) -> Tensor:
-    """Images with grain of `block` pixels a side, cut to [0, 1]: of some much, of some none.
-
-    The deviation is drawn for each image, between 0 and twice `grain`: a classifier that learns
-    from them sees clean images too, and cannot go by the noise.
-    """
-    strength = 2 * grain * torch.rand(len(images), 1, 1, 1, generator=chance)
-    return (images + strength * grains(images.shape, block, chance)).clamp_(0, 1)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from datalens.data import PublicFacts, Records
 from datalens.ensemble.streams import stream
 from datalens.errors import DataLensError
-from datalens.student.gaussian import GaussianModel
+from datalens.student.gaussian import GaussianModel, Grain
 from datalens.synthesizers.moments import block_side, class_counts
 from datalens.synthesizers.plan import ClassGaussianPlan, Plan
 from datalens.synthesizers.protocol import Drawn, Synthesizer
@@ -47,8 +47,10 @@ class ClassGaussian(Synthesizer):
         session.observer.progress("moments", 1, 1, spent=plan.spent())
 
     def _draw(self, labels: NDArray[np.int64], seed: bytes, *, exact: bool) -> Drawn:
-        block = block_side(self._model.shape)
-        return Drawn(self._model.sample(labels, stream(seed, "sample"), block=block), labels)
+        return Drawn(self._model.sample(labels, stream(seed, "sample")), labels)
+
+    def _grain(self) -> Grain:
+        return Grain(deviation=self._model.grain, block=block_side(self._model.shape))
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return self._model.arrays()

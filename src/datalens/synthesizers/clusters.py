@@ -63,7 +63,10 @@ class ClusterPlan:
             sums=ClusterSums(
                 bound=BOUND, weight=WEIGHT, n_clusters=clusters * public.n_classes, sigma=sigma
             ),
-            moments=ClusterMoments(bound=BOUND, sigma=sigma_for(rho * MOMENTS_SHARE, BOUND**4)),
+            moments=ClusterMoments(
+                bound=BOUND,
+                sigma=sigma_for(rho * MOMENTS_SHARE, ClusterMoments.squared_sensitivity(BOUND)),
+            ),
         )
 
     @property
@@ -108,9 +111,8 @@ class ClusterPlan:
             np.diag(found.lengths)
             if triangle is None
             else spread_of(
-                triangle * unit**2 / self.public.n_records,
-                noise=self.moments.sigma * unit**2 / self.public.n_records,
-                rank=model.rank,
+                self.moments.matrix(triangle) * unit**2 / self.public.n_records,
+                noise=self.moments.deviation * unit**2 / self.public.n_records,
             )
         )
         return MixtureModel(
@@ -203,15 +205,13 @@ class _Clusters:
         return drawn.numpy()
 
 
-def spread_of(triangle: Floats, *, noise: float, rank: int) -> Floats:
-    """The factor of a noisy covariance, given as its upper triangle.
+def spread_of(covariance: Floats, *, noise: float) -> Floats:
+    """The factor of a covariance with noise of the deviation `noise` beside the diagonal.
 
     Of a direction that noise hides we know that it varies by less than the noise does, and let it
     vary by a quarter.
     """
-    upper = np.zeros((rank, rank))
-    upper[np.triu_indices(rank)] = triangle
-    values, vectors = np.linalg.eigh(upper + np.triu(upper, 1).T)
-    least = noise * rank**0.5 / 2  # a quarter of the largest eigenvalue of noise alone
+    values, vectors = np.linalg.eigh(covariance)
+    least = noise * len(values) ** 0.5 / 2  # a quarter of the largest eigenvalue of noise alone
     factor: Floats = (vectors * np.sqrt(np.maximum(values, least))).T
     return factor

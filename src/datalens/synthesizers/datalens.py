@@ -12,8 +12,7 @@ from datalens.classifiers.labeller import Labeller
 from datalens.data import Positions, PublicFacts, Records
 from datalens.ensemble import Ranks, Teachers, stream
 from datalens.errors import DataLensError
-from datalens.student import GaussianModel, Generator, MixtureModel, Student
-from datalens.student.mixture import with_random_grain
+from datalens.student import GaussianModel, Generator, Grain, MixtureModel, Student
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.diagnosis import diagnosed
 from datalens.synthesizers.moments import block_side, class_counts
@@ -163,13 +162,15 @@ class DataLens(Synthesizer):
                 break
             images[other] = self._show(torch.from_numpy(labels[other]), chance)
             found[other] = self._named(images[other], labels[other])
-        if self._model is not None:
-            block = block_side(self._fitted().public.shape)
-            images = with_random_grain(images, self._model.grain, chance, block=block)
         return Drawn(images.numpy(), labels if exact else found)
 
+    def _grain(self) -> Grain | None:
+        if self._model is None:
+            return None
+        block = block_side(self.shape)
+        return Grain(deviation=self._model.grain, block=block, uneven=True)
+
     def _show(self, labels: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
-        """Images without grain."""
         if self._student is not None:
             return self._student.sample(labels, chance)
         if self._model is None:

@@ -66,7 +66,9 @@ class MomentPlan:
                 n_classes=public.n_classes,
             ),
             second_bound=second_bound,
-            second_sigma=sigma_for(rho * (1 - sums_share), second_bound**4),
+            second_sigma=sigma_for(
+                rho * (1 - sums_share), SecondMoments.squared_sensitivity(second_bound)
+            ),
         )
 
     @property
@@ -112,10 +114,10 @@ class MomentPlan:
         channels, height, width = images.shape[1:]
         return fit_gaussian(
             sums=sums,
-            second=second,
+            second=about.matrix(second),
             counts=counts,
             sums_sigma=self.sums.sigma,
-            second_sigma=self.second_sigma,
+            second_sigma=about.deviation,
             grid=(channels, height, width),
             rank=self.rank,
         )

@@ -9,8 +9,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from datalens.ensemble.streams import stream
 from datalens.errors import DataLensError
 from datalens.privacy.certificate import Product
+from datalens.student.gaussian import Grain
 from datalens.synthesizers.learner import Learner
 from datalens.synthesizers.plan import Plan
 from datalens.synthesizers.settings import Settings
@@ -50,6 +52,10 @@ class Synthesizer(Learner[Plan]):
         The labels may turn out to be others, if it need not be `exact`.
         """
 
+    def _grain(self) -> Grain | None:
+        """The noise that may be painted on the images, if the generator knows how much."""
+        return None
+
     def _contents(self) -> dict[str, NDArray[Any]]:
         return {**self._arrays(), "prior": self._class_prior()}
 
@@ -58,14 +64,20 @@ class Synthesizer(Learner[Plan]):
         super()._take_contents(contents, plan)
 
     def sample(
-        self, count: int, labels: ArrayLike | None = None, *, seed: int | None = None
+        self,
+        count: int,
+        labels: ArrayLike | None = None,
+        *,
+        seed: int | None = None,
+        grain: float = 0.0,
     ) -> Synthetic:
         """Draw images. Free: the generator is public.
 
         Without labels, classes are drawn in the proportions of the prior; where a method has a
-        labeller, an image that turns out to show another class is labelled so.
+        labeller, an image that turns out to show another class is labelled so. `grain`, between 0
+        and 1, paints random noise on the images: 1 is as much as the model left unexplained.
         """
-        parts = self.stream(count, labels, seed=seed)
+        parts = self.stream(count, labels, seed=seed, grain=grain)
         images = np.empty((count, *self.shape), dtype=np.uint8)
         numbers = np.empty(count, dtype=np.int64)
         done = 0
@@ -76,7 +88,12 @@ class Synthesizer(Learner[Plan]):
         return Synthetic(images, numbers)
 
     def stream(
-        self, count: int, labels: ArrayLike | None = None, *, seed: int | None = None
+        self,
+        count: int,
+        labels: ArrayLike | None = None,
+        *,
+        seed: int | None = None,
+        grain: float = 0.0,
     ) -> Iterator[Synthetic]:
         """The images of `sample`, at most `SAMPLE_CHUNK` at a time: no more are ever held."""
         plan = self._fitted()
@@ -89,19 +106,26 @@ class Synthesizer(Learner[Plan]):
             wanted = np.resize(wanted, count)
         if wanted.min() < 0 or wanted.max() >= plan.public.n_classes:
             raise DataLensError(f"labels must lie between 0 and {plan.public.n_classes - 1}.")
+        if not 0 <= grain <= 1:  # NaN fails this too
+            raise DataLensError(f"grain must lie between 0 and 1, got {grain!r:.50}.")
+        if grain > 0 and self._grain() is None:
+            raise DataLensError(f"This {self.method} generator has no grain; leave grain at 0.")
         root = secrets.token_bytes(16) if seed is None else str(seed).encode()
-        return self._stream(wanted.astype(np.int64), root, exact=labels is not None)
+        return self._stream(wanted.astype(np.int64), root, exact=labels is not None, share=grain)
 
     def _stream(
-        self, wanted: NDArray[np.int64], root: bytes, *, exact: bool
+        self, wanted: NDArray[np.int64], root: bytes, *, exact: bool, share: float
     ) -> Iterator[Synthetic]:
+        grain = self._grain()
         for start in range(0, len(wanted), SAMPLE_CHUNK):
             key = hashlib.sha256(root + start.to_bytes(8, "big")).digest()
             drawn = self._draw(wanted[start : start + SAMPLE_CHUNK], key, exact=exact)
             if not np.isfinite(drawn.images).all():
                 raise DataLensError("This generator's weights are too large to draw images with.")
-            images = np.rint(drawn.images * 255).astype(np.uint8)
-            yield Synthetic(images, drawn.labels)
+            images = drawn.images
+            if grain is not None and share > 0:
+                images = grain.on(images, share, stream(key, "grain"))
+            yield Synthetic(np.rint(images * 255).astype(np.uint8), drawn.labels)
 
     def _class_prior(self) -> NDArray[np.float64]:
         classes = self._fitted().public.n_classes

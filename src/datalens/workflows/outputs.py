@@ -42,6 +42,8 @@ class Samples:
     """How many there are in all parts."""
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]
+    grain: float = 0.0
+    """Share of the model's noise that is painted on them; archives and tables name it."""
     warning: str = ""
     """Where the run was not private; it goes into every form."""
 
@@ -95,6 +97,7 @@ def _write_npz(out: Path, samples: Samples) -> None:
         others: dict[str, NDArray[Any]] = {
             "labels": np.concatenate(labels),
             "class_names": np.array(samples.class_names),
+            "grain": np.array(samples.grain),
         }
         if samples.warning:
             others["warning"] = np.array(samples.warning)
@@ -109,6 +112,7 @@ def _write_parquet(out: Path, samples: Samples) -> None:
     classes = {"names": list(samples.class_names), "_type": "ClassLabel"}
     features = {"image": {"_type": "Image"}, "label": classes}
     notes = {"huggingface": json.dumps({"info": {"features": features}})}
+    notes["grain"] = str(samples.grain)
     notes |= {"warning": samples.warning} if samples.warning else {}
     image = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
     schema = pyarrow.schema([("image", image), ("label", pyarrow.int64())], metadata=notes)

@@ -19,6 +19,13 @@ def sample(
     out: Annotated[Path, typer.Option(help="FILE.npz, .parquet or .png, or a folder.")],
     labels: Annotated[str | None, typer.Option(help="Classes to draw: names, or 0,1,...")] = None,
     seed: Annotated[int | None, typer.Option(help="Public randomness; free.")] = None,
+    grain: Annotated[
+        float,
+        typer.Option(
+            help="Random noise painted on the images: 0 for none, up to 1 for as much as the model"
+            " left unexplained (datalens and class-gaussian only)."
+        ),
+    ] = 0.0,
     as_json: Json = False,
 ) -> None:
     """Draw images from a run. Costs no privacy, however many."""
@@ -33,7 +40,7 @@ def sample(
     wanted = None if labels is None else _classes(labels, synthesizer.class_names)
     private = synthesizer.certificate["private"]
     warning = "" if private else NOT_PRIVATE[synthesizer.certificate["noise"]["kind"]]
-    drawn = synthesizer.stream(count, wanted, seed=seed)
+    drawn = synthesizer.stream(count, wanted, seed=seed, grain=grain)
     try:
         with counted("images", drawn, of=count, size=lambda part: len(part.labels)) as parts:
             samples = Samples(
@@ -41,13 +48,14 @@ def sample(
                 count=count,
                 shape=synthesizer.shape,
                 class_names=synthesizer.class_names,
+                grain=grain,
                 warning=warning,
             )
             write_samples(out, samples)
     except KeyboardInterrupt:
         typer.echo("Stopped; nothing was written.", err=True)
         raise typer.Exit(130) from None
-    result = {"out": str(out), "count": count, "private": private}
+    result = {"out": str(out), "count": count, "grain": grain, "private": private}
     if as_json:
         print_json(result)
     else:

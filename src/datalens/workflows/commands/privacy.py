@@ -82,6 +82,8 @@ def show_ledger(
             typer.echo(f"{each.name}: {len(each.runs)} runs, {ledgers.total_sentence(each)}{most}")
         for sentence in refused:
             typer.echo(printable(sentence), err=True)
+        if refused and not found:
+            raise typer.Exit(2)
         return
     new = cap is not None and name not in ledgers.names()
     ledger = ledgers.opened(name) if cap is None else ledgers.capped(name, cap, delta)

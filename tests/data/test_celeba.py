@@ -168,7 +168,7 @@ def test_a_name_in_a_list_is_no_path(tmp_path: Path) -> None:
 def test_pictures_that_are_wrong_are_named(tmp_path: Path) -> None:
     root = lay_out(tmp_path / "data")
     (root / "celeba/img_align_celeba/000004.jpg").write_bytes(b"words")
-    with pytest.raises(DataLensError, match=r"000004\.jpg is no readable image"):
+    with pytest.raises(DataLensError, match=r"000004\.jpg is no image of a format"):
         load("celeba-gender", data_dir=root)
     (root / "celeba/img_align_celeba/000004.jpg").unlink()
     with pytest.raises(DataLensError, match=r"lacks 000004\.jpg"):

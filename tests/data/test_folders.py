@@ -1,15 +1,18 @@
 """Folders of class folders of images."""
 
+import errno
 import os
+import shutil
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from datalens.data import fingerprint, load
+from datalens.data import count, fingerprint, load, load_unlabelled, name_of
 from datalens.data.decoding import _on_white
 from datalens.errors import DataLensError
 
@@ -31,7 +34,7 @@ def test_classes_are_the_sorted_folder_names(folder: Path) -> None:
     records = load(str(folder))
     assert records.public.class_names == ("cat", "dog")
     assert records.public.name == "pets"
-    assert records.public.shape == (1, 8, 8)
+    assert records.public.shape == (3, 8, 8)
     assert records.labels.tolist() == [0, 0, 1]
     assert records.images[:, 0, 0, 0].tolist() == [2, 3, 1]
 
@@ -42,16 +45,18 @@ def test_common_formats(folder: Path, suffix: str) -> None:
     assert abs(int(load(str(folder), channels=3).images[-1].mean()) - 100) <= 1
 
 
-def test_one_odd_file_does_not_decide_the_colour_of_all(folder: Path) -> None:
-    picture(folder / "dog" / "2.png", mode="RGB", value=4)
-    with pytest.raises(DataLensError, match=r"1 of 4 pictures in .*pets are in colour.*--grey"):
-        load(str(folder))
-    images = load(str(folder), channels=3).images
-    assert images.shape == (4, 3, 8, 8)
-    assert images[:, :, 0, 0].tolist() == [[2] * 3, [3] * 3, [1] * 3, [4] * 3]
-    assert load(str(folder), channels=1).images[:, 0, 0, 0].tolist() == [2, 3, 1, 4]
-    picture(folder / "cat" / "1.png", mode="RGB", value=2)
-    assert (load(str(folder)).images == images).all()  # half of them
+@pytest.mark.parametrize("coloured", [0, 1, 2, 4])
+def test_no_picture_decides_the_colour_of_all(folder: Path, coloured: int) -> None:
+    """Whatever the files are: the user's word decides, and without one they are in colour."""
+    for number, name in enumerate(["cat/1", "cat/2", "dog/1", "dog/2"]):
+        mode = "RGB" if number < coloured else "L"
+        picture(folder / f"{name}.png", mode=mode, value=number)
+    images = load(str(folder)).images
+    assert images[:, :, 0, 0].tolist() == [[number] * 3 for number in range(4)]
+    assert (load(str(folder), channels=3).images == images).all()
+    grey = load(str(folder), channels=1)
+    assert grey.public.shape == (1, 8, 8)
+    assert grey.images[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
     with pytest.raises(DataLensError, match=r"channels must be 1 \(grey\) or 3 \(colour\), got 2"):
         load(str(folder), channels=2)
 
@@ -71,18 +76,20 @@ def test_a_train_folder_without_a_test_folder_is_asked_about(tmp_path: Path) -> 
     assert load(str(tmp_path / "pets" / "train")).public.n_records == 2
 
 
-@pytest.mark.parametrize("mode, channels", [("LA", 1), ("1", 1), ("RGBA", 3), ("P", 3)])
-def test_modes(tmp_path: Path, mode: str, channels: int) -> None:
+@pytest.mark.parametrize("mode", ["L", "LA", "1", "RGB", "RGBA", "P"])
+def test_modes(tmp_path: Path, mode: str) -> None:
     for name in ("a", "b"):
-        picture(tmp_path / name / "1.png", mode=mode)
-    assert load(str(tmp_path)).public.shape == (channels, 8, 8)
+        picture(tmp_path / name / "1.png", mode=mode, value=255)
+    for channels in (1, 3):
+        images = load(str(tmp_path), channels=channels).images
+        assert images.shape == (2, channels, 8, 8) and (images == 255).all()
 
 
 def test_sizes_must_agree_or_be_given(folder: Path) -> None:
     picture(folder / "dog" / "large.png", size=(90, 70))
     with pytest.raises(DataLensError, match=r"large\.png has 70x90 pixels.*--image-size"):
         load(str(folder))
-    assert load(str(folder), image_size=16).public.shape == (1, 16, 16)
+    assert load(str(folder), image_size=16).public.shape == (3, 16, 16)
 
 
 def test_large_images_name_the_remedy(tmp_path: Path) -> None:
@@ -96,13 +103,42 @@ def test_hidden_files_are_skipped(folder: Path) -> None:
     (folder / ".DS_Store").write_bytes(b"x")
     (folder / "cat" / ".thumbnail").write_bytes(b"x")
     (folder / ".git").mkdir()
+    for place in (folder, folder / "cat"):
+        for name in ("Thumbs.db", "desktop.ini"):
+            (place / name).write_bytes(b"x")
     assert len(load(str(folder))) == 3
+    assert count(str(folder), image_size=8).n_records == 3
+    assert len(load_unlabelled(str(folder), (1, 8, 8))[1]) == 3
 
 
-@pytest.mark.parametrize("content", [b"", b"words", b"\x89PNG\r\n\x1a\n", b"\x89PNG\r\n\x1a\nIHDR"])
-def test_files_that_are_no_images_are_named(folder: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        (b"", "is damaged or cut off"),
+        (b"words", "is no image of a format that is read: remove it, or save it as PNG"),
+        (b"II*\0\x08\0\0\0", "is no image of a format that is read"),
+        (b"\x89PNG\r\n\x1a\nIHDR", "is no image of a format that is read"),
+    ],
+)
+def test_files_that_are_no_images_are_named(folder: Path, content: bytes, said: str) -> None:
     (folder / "cat" / "notes.txt").write_bytes(content)
-    with pytest.raises(DataLensError, match=r"notes\.txt is no readable image"):
+    with pytest.raises(DataLensError, match=rf"notes\.txt {said}"):
+        load(str(folder))
+
+
+def test_forbidden_images_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system refuses them: who runs the tests may read everything."""
+    opened = Path.open
+
+    def refuse(path: Path, *given: Any, **named: Any) -> Any:
+        if path.name == "2.png":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *given, **named)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(
+        DataLensError, match=r"cat/2\.png cannot be read \(Permission denied\): allow"
+    ):
         load(str(folder))
 
 
@@ -111,20 +147,104 @@ def test_truncated_images_are_named(folder: Path) -> None:
     file = folder / "cat" / "cut.png"
     Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(file)
     file.write_bytes(file.read_bytes()[:-50])
-    with pytest.raises(DataLensError, match=r"cut\.png is no readable image"):
+    with pytest.raises(DataLensError, match=r"cut\.png is damaged or cut off: fetch it again"):
         load(str(folder))
+
+
+def refused(folder: Path) -> str:
+    """What both that read pictures and those that count them say of a folder."""
+    with pytest.raises(DataLensError) as read:
+        load(str(folder))
+    with pytest.raises(DataLensError) as counted:
+        count(str(folder), image_size=8)
+    assert str(read.value) == str(counted.value)
+    return str(read.value)
 
 
 def test_a_folder_among_the_images_is_named(folder: Path) -> None:
     (folder / "cat" / "kittens").mkdir()
-    with pytest.raises(DataLensError, match="kittens"):
-        load(str(folder))
+    assert f"{folder}/cat/kittens is a folder, and folders within a class are not" in refused(
+        folder
+    )
+
+
+def test_a_class_without_images_is_refused(folder: Path) -> None:
+    (folder / "emu").mkdir()
+    (folder / "emu" / "Thumbs.db").write_bytes(b"x")
+    assert f"{folder}/emu has no images" in refused(folder)
+    root = folder.parent / "split"
+    shutil.copytree(folder, root / "test")
+    (folder / "emu").rename(folder.parent / "emu")
+    folder.rename(root / "train")
+    picture(root / "train" / "emu" / "1.png")
+    assert len(load(str(root), split="test")) == 3  # nothing is learned from test images
 
 
 def test_files_beside_the_class_folders_are_named(folder: Path) -> None:
     picture(folder / "stray.png")
-    with pytest.raises(DataLensError, match=r"stray\.png lies outside"):
-        load(str(folder))
+    said = f"{folder} needs one sub-folder per class ({folder}/cat/1.jpg); stray.png lies directly"
+    assert said in refused(folder)
+    flat = folder.parent / "flat"
+    for number in range(1200):
+        flat.mkdir(exist_ok=True)
+        (flat / f"{number:04}.jpg").touch()
+    (flat / "labels.csv").touch()
+    assert "(" + str(flat) + "/cat/1.jpg); 0000.jpg and 1,199 others lie directly" in refused(flat)
+
+
+def test_counting_opens_no_picture(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names alone: files that hold no picture are counted as they are named."""
+    expected = load(str(folder), image_size=16, channels=1).public
+    for file in folder.rglob("*.png"):
+        file.write_bytes(b"words")
+    assert count(str(folder), image_size=16, channels=1) == expected
+    monkeypatch.setattr(Path, "open", None)
+    root = folder.parent / "faces"
+    root.mkdir()
+    folder.rename(root / "train")
+    (root / "test").mkdir()
+    found = count(str(root), image_size=64)
+    assert (found.name, found.n_records, found.shape) == ("faces", 3, (3, 64, 64))
+    assert found.class_names == ("cat", "dog")
+    with pytest.raises(DataLensError, match="give image_size"):
+        count(str(root))
+
+
+@pytest.mark.parametrize(
+    "place, name",
+    [
+        ("faces", "faces"),
+        ("faces/train", "faces"),
+        ("faces/TRAIN", "faces"),
+        ("faces/test", "faces-test"),
+        ("faces/data/images", "faces"),
+        ("faces/v1.2/train", "v1.2"),
+        ("trainees", "trainees"),
+    ],
+)
+def test_data_are_never_named_after_a_folder_that_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, name: str
+) -> None:
+    for label in ("a", "b"):
+        picture(tmp_path / place / label / "1.png")
+    assert load(tmp_path / place).public.name == name
+    monkeypatch.chdir(tmp_path / place)
+    assert load(".").public.name == name
+    file = tmp_path / f"{place}.npz"
+    np.savez(file, images=np.zeros((2, 8, 8), np.uint8), labels=[0, 1])
+    assert load(file, n_classes=2).public.name == (name if "." not in place else "v1.2")
+
+
+def test_at_the_root_a_name_stays(tmp_path: Path) -> None:
+    assert name_of(Path("/data/train")) == "train" and name_of(Path("/train.npz")) == "train"
+
+
+def test_a_folder_and_its_training_part_are_the_same_data(folder: Path) -> None:
+    shutil.copytree(folder, folder.parent / "faces" / "train")
+    shutil.copytree(folder, folder.parent / "faces" / "test")
+    whole, part = (load(folder.parent / name) for name in ("faces", "faces/train"))
+    assert whole.public == part.public
+    assert load(folder.parent / "faces" / "test").public.name == "faces-test"
 
 
 def test_sixteen_bit_images_are_refused(folder: Path) -> None:
@@ -184,7 +304,7 @@ def test_what_is_transparent_is_white(folder: Path) -> None:
             (place / name).mkdir(parents=True)
             picture_of.save(place / name / "1.png", **named)
         images = load(str(place)).images
-        assert images.shape[1] == (3 if mode in ("RGBA", "P") else 1)
+        assert images.shape[1] == 3
         assert (images == white).all(), mode
     half = Image.merge("LA", (black, Image.new("L", (8, 8), 128)))
     half.save(folder / "cat" / "1.png")

@@ -72,7 +72,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_parquet_file(file: Path) -> None:
     records = load(str(file))
     assert records.public.class_names == tuple(NAMES)
-    assert (records.public.name, records.public.shape) == ("pets", (1, 8, 8))
+    assert (records.public.name, records.public.shape) == ("pets", (3, 8, 8))
     assert "declared" in records.public.why
     assert records.images[:, 0, 0, 0].tolist() == VALUES.tolist()
     assert records.labels.tolist() == LABELS.tolist()
@@ -178,9 +178,7 @@ def test_colour_sizes_and_plain_bytes(tmp_path: Path) -> None:
     pq.write_table(rows, tmp_path / "own.parquet")
     with pytest.raises(DataLensError, match="--classes"):
         load(str(tmp_path / "own.parquet"), channels=3)
-    with pytest.raises(DataLensError, match=r"1 of 3 pictures in .*own.parquet are in colour"):
-        load(str(tmp_path / "own.parquet"), n_classes=2)
-    records = load(str(tmp_path / "own.parquet"), n_classes=2, channels=3)
+    records = load(str(tmp_path / "own.parquet"), n_classes=2)
     assert records.images[:, :, 0, 0].tolist() == [[1] * 3, [2] * 3, [3] * 3]
     grey = load(str(tmp_path / "own.parquet"), n_classes=2, channels=1)
     assert grey.images[:, 0, 0, 0].tolist() == [1, 2, 3]
@@ -199,7 +197,7 @@ def test_colour_sizes_and_plain_bytes(tmp_path: Path) -> None:
         (lambda: table([{"bytes": None, "path": "a.png"}] * 40), "lies elsewhere"),
         (
             lambda: table([{"bytes": b"words", "path": None}] * 40),
-            "image 0 of .* no readable",
+            "image 0 of .* no image of a format",
         ),
         (lambda: table(labels=[None] + [0] * 39), "label 0 of .* is missing"),
         (lambda: table(labels=[9] * 40), "position 0 is 9"),

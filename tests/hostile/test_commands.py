@@ -141,7 +141,7 @@ CASES: dict[str, tuple[list[str], Break, str]] = {
     "npz objects": (FIT, lambda f: np.savez(f / "own.npz", images=[{}], labels=[1]), "own.npz"),
     "idx": (MNIST, broken_idx, "train-images"),
     "picture": (PETS, picture("bomb.png"), "bomb.png"),
-    "names": (PETS, odd_folder, "no readable image"),
+    "names": (PETS, odd_folder, "no image of a format"),
     "preset": ([*FIT, "--preset", "a.toml"], put("a.toml", b"a=" + b"[" * 99999), "a.toml"),
     "preset steps": ([*FIT, "--preset", "a.toml"], put("a.toml", b"steps=%d" % 10**18), "a.toml"),
     "preset latent": ([*FIT, "--preset", "a.toml"], put("a.toml", b"latent=%d" % 10**9), "a.toml"),
@@ -200,7 +200,7 @@ CASES: dict[str, tuple[list[str], Break, str]] = {
     "predict npz": (PREDICT, cut("own.npz"), "own.npz"),
     "predict objects": (PREDICT, lambda f: np.savez(f / "own.npz", images=[{}]), "own.npz"),
     "predict picture": (LOOK, picture("bomb.png"), "bomb.png"),
-    "predict names": (LOOK, odd_folder, "no readable image"),
+    "predict names": (LOOK, odd_folder, "no image of a format"),
     "predict endless": (LOOK, lambda f: link("pets/a.png", "/dev/zero")(made(f, "pets")), "a.png"),
     "classify npz": (TRAIN, cut("own.npz"), "own.npz"),
     "classify ledger": (

@@ -140,7 +140,7 @@ def test_commands_that_a_run_is_not_for(run: Any) -> None:
         ("sample", "r", "--count", 3, "--out", "s.npz"): "makes a classifier",
         ("predict", "g", "digits", "--out", "p.csv"): "makes images",
         ("predict", "r", "digits", "--out", "p.txt"): "FILE.csv",
-        ("predict", "r", "r", "--out", "p.csv"): "no readable image",
+        ("predict", "r", "r", "--out", "p.csv"): "no image of a format",
         ("predict", "r", "absent", "--out", "p.csv"): "absent",
         ("evaluate", "r", "--on", "digits", "--seeds", 2): "--seeds",
         (*NONE[:3], 9, "--out", "r"): "exists already",

@@ -158,7 +158,7 @@ def test_it_is_said_when_a_run_is_tested_on_what_it_has_learned_from(
 
 
 def test_pictures_are_taken_in_the_colour_of_the_run(run: Any, tmp_path: Path) -> None:
-    """One test picture is in colour; the run, and what it is judged by, is grey."""
+    """One test picture is in colour; the run, and what it is judged by, is grey, as was said."""
     digits = load("digits")
     for number in range(240):
         split = "train" if number < 160 else "test"
@@ -167,13 +167,29 @@ def test_pictures_are_taken_in_the_colour_of_the_run(run: Any, tmp_path: Path) -
         shade = Image.fromarray(digits.images[number, 0])
         shade.convert("RGB" if number == 239 else "L").save(folder / f"{number}.png")
     fit = ("fit", "own", "--image-size", 8, "--epsilon", 9, "--method", "class-gaussian")
-    assert run(*fit, "--out", "r").code == 0
+    assert run(*fit, "--grey", "--out", "r").code == 0
     found = run("evaluate", "r", "--on", "own", "--quick", "--json")
     assert found.code == 0 and found.json["test_images"] == 80
-    refused = run("evaluate", "own/train", "--on", "own", "--image-size", 8, "--quick")
-    assert refused.code == 2 and "1 of 80 pictures in own are in colour" in refused.err
-    assert run(*fit, "--colour", "--out", "c").code == 0
+    assert run(*fit, "--out", "c").code == 0
     assert load_run(tmp_path / "c").shape == (3, 8, 8)
+
+
+def test_pictures_are_compared_in_the_colour_of_real_ones(
+    run: Any, half: Path, tmp_path: Path
+) -> None:
+    """Grey digits, saved as files of either kind, on digits and on the same files."""
+    digits, real = load("digits"), load("digits").public
+    for number in range(40):
+        folder = tmp_path / "drawn" / str(digits.labels[number])
+        folder.mkdir(parents=True, exist_ok=True)
+        shade = Image.fromarray(digits.images[number, 0])
+        shade.convert("RGB" if number % 2 else "L").save(folder / f"{number}.png")
+    images, _ = evaluation.samples_of(tmp_path / "drawn", real, at_most=50)
+    assert images.shape == (40, 1, 8, 8)
+    images, _ = evaluation.samples_of(
+        tmp_path / "drawn", replace(real, shape=(3, 8, 8)), at_most=50
+    )
+    assert images.shape == (40, 3, 8, 8)
 
 
 def test_pictures_from_files_are_resized_as_real_ones_are(run: Any, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from datalens.data import Records, catalogue
 from datalens.planning import planner
 from datalens.workflows import forecast
+from datalens.workflows.source import Source
 
 DECLARED = ("--records", 2000, "--shape", "1x28x28", "--classes", 10)
 
@@ -20,10 +21,7 @@ DECLARED = ("--records", 2000, "--shape", "1x28x28", "--classes", 10)
 def test_what_fit_does_is_what_was_planned(run: Any, tmp_path: Path) -> None:
     """fit's own configuration, from a real run, is that of the option it was told to take."""
     told = run("plan", "digits", "--epsilon", 3, "--no-calibrate", "--json").json
-    found = planner.outlook(
-        forecast.facts_of("digits", records=None, shape=None, classes=None, image_size=None),
-        epsilon=3.0,
-    )
+    found = planner.outlook(forecast.facts_of(Source(name="digits")), epsilon=3.0)
     words = [each["options"] for each in told["options"]]
     assert words == [each.words for each in found.options]
     for i, wanted in enumerate(("", "--method class-gaussian", "--no-warm-start --teachers 35")):
@@ -99,6 +97,10 @@ def test_a_good_budget_is_led_to_the_default(run: Any) -> None:
             "datalens fit DATA --image-size 32 --epsilon 3",
         ),
         (
+            ("--records", 60_000, "--shape", "3x32x32", "--classes", 10),
+            "datalens fit DATA --image-size 32 --epsilon 3",
+        ),
+        (
             ("--records", 60_000, "--shape", "1x24x32", "--classes", 10),
             "datalens fit DATA --epsilon 3",
         ),
@@ -109,6 +111,55 @@ def test_what_to_go_on_with_is_of_the_size_that_was_planned(
 ) -> None:
     found = run("plan", *words, "--epsilon", 3, "--no-calibrate")
     assert f"Go on with: {said} " in found.out
+    grey = "and --grey, if DATA is a folder" in found.out  # which would be read in colour
+    assert grey is ("DATA" in said and "3x32x32" not in words)
+
+
+@pytest.fixture
+def faces(tmp_path: Path) -> Path:
+    """A folder of 1,200 files that hold no picture, divided as `fit` knows it."""
+    for split, each in (("train", 600), ("test", 5)):
+        for name in ("men", "old women"):
+            place = tmp_path / "my data" / "faces" / split / name
+            place.mkdir(parents=True)
+            for number in range(each):
+                (place / f"{number}.jpg").touch()
+            (place / "Thumbs.db").touch()
+    return tmp_path / "my data" / "faces"
+
+
+def test_a_folder_is_counted_and_no_picture_opened(
+    run: Any, faces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--epsilon", 10, "--no-calibrate")
+    found = run("plan", faces, *words, "--json").json
+    assert (found["records"], found["shape"], found["classes"]) == (1200, [3, 64, 64], 2)
+    assert run("plan", faces / "train", *words, "--json").json == found
+    told = run("plan", faces, "--grey", "--image-size", 28, "--epsilon", 50, "--no-calibrate")
+    assert "1,200 records of 1x28x28, 2 classes" in " ".join(told.out.split())
+    fit = f"datalens fit '{faces}' --image-size 28 --grey --epsilon 50"
+    assert f"Go on with: {fit} " in told.out, told.out
+    told = run("plan", faces, *words)
+    assert "Pictures are read in colour (--grey reads them in grey) and brought to 64" in told.out
+    assert "The percentages only rank settings" in told.out
+    (faces / "train" / "none").mkdir()
+    refused = run("plan", faces, *words)
+    assert refused.code == 2 and "none has no images" in refused.err
+
+
+def test_an_archive_is_planned_by_its_headers(run: Any, tmp_path: Path) -> None:
+    """Its content is not what its headers announce, which only a reader of it would see."""
+    np.savez(
+        tmp_path / "own.npz", images=np.zeros((900, 8, 9), np.uint8), labels=np.zeros(900, int)
+    )
+    content = (tmp_path / "own.npz").read_bytes()
+    (tmp_path / "own.npz").write_bytes(content.replace(bytes(8 * 9 * 900), b"\1" * 8 * 9 * 900))
+    words = ("plan", "own.npz", "--epsilon", 9, "--no-calibrate")
+    refused = run(*words)
+    assert refused.code == 2 and "must be declared with --classes" in refused.err
+    found = run(*words, "--classes", 3, "--json").json
+    assert (found["records"], found["shape"], found["classes"]) == (900, [1, 8, 9], 3)
+    assert run("fit", "own.npz", "--classes", 3, "--epsilon", 9, "--out", "r").code == 2
 
 
 def test_each_warning_is_said_once_with_the_options_it_is_about(run: Any) -> None:
@@ -161,11 +212,15 @@ def test_the_plot_has_its_curves(run: Any, tmp_path: Path) -> None:
     "words, sentence",
     [
         (("--epsilon", 1), "--records, --shape and --classes"),
-        (("own.npz", "--epsilon", 1), "plan reads no data"),
+        (("own.npz", "--epsilon", 1), "own.npz is neither a data set by name"),
+        (("t.parquet", "--epsilon", 1), "as datalens plan --records N --shape CxHxW --classes N"),
+        (("f", "--epsilon", 1, "--records", 9), "leave out --records and --shape"),
         (("mnist", "--epsilon", 1, "--records", 60_001), "60,000"),
         (("mnist", "--epsilon", 1, "--records", 0), "no records"),
         (("places365", "--epsilon", 1), "give --records"),
-        (("mnist", "--epsilon", 1, "--classes", 5), "leave them out"),
+        (("mnist", "--epsilon", 1, "--classes", 5), "leave out --classes"),
+        (("mnist", "--epsilon", 1, "--grey"), "leave out --grey/--colour"),
+        ((*DECLARED, "--epsilon", 1, "--grey"), "leave out --grey"),
         (("mnist", "--epsilon", -1), "epsilon"),
         (("mnist", "--epsilon", "nan"), "epsilon"),
         (("mnist", "--epsilon", 1, "--delta", 2), "delta"),
@@ -176,7 +231,11 @@ def test_the_plot_has_its_curves(run: Any, tmp_path: Path) -> None:
         (("mnist", "--epsilon", 1, "--image-size", 3), "size"),
     ],
 )
-def test_bad_input_is_one_sentence(run: Any, words: tuple[object, ...], sentence: str) -> None:
+def test_bad_input_is_one_sentence(
+    run: Any, words: tuple[object, ...], sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "t.parquet").touch()
+    (tmp_path / "f").mkdir()
     refused = run("plan", *words, "--no-calibrate")
     assert refused.code == 2 and sentence in refused.err, refused.err
     assert refused.err.count("\n") == 1

@@ -307,6 +307,20 @@ def test_before_there_is_a_run(tmp_path: Path) -> None:
     assert state["stages"] == [] and not state["finished"]
 
 
+def test_the_address_does_not_wait_for_what_takes_long_to_load(folder: Path) -> None:
+    """Nothing that it rests on is loaded before it is printed."""
+    script = f"""
+import pathlib, sys
+from datalens.workflows.watch.server import serving
+with serving(pathlib.Path({str(folder)!r})) as url:
+    print(url, *(name for name in ("torch", "numpy", "jinja2") if name in sys.modules))
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.startswith("http://127.0.0.1:") and len(told.stdout.split()) == 1
+
+
 def test_the_command_ends_well_with_ctrl_c(folder: Path) -> None:
     words = [sys.executable, "-m", "datalens", "watch", str(folder)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -3,6 +3,7 @@
 from datalens.data.catalogue import (
     Description,
     catalogue,
+    count,
     describe,
     fingerprint,
     holds_pictures,
@@ -19,6 +20,7 @@ from datalens.data.records import (
     PublicFacts,
     Records,
     Split,
+    name_of,
 )
 from datalens.data.shards import Shards, deal, shard_size
 
@@ -33,6 +35,7 @@ __all__ = [
     "Shards",
     "Split",
     "catalogue",
+    "count",
     "deal",
     "describe",
     "fingerprint",
@@ -41,5 +44,6 @@ __all__ = [
     "is_two_things",
     "load",
     "load_unlabelled",
+    "name_of",
     "shard_size",
 ]

@@ -11,11 +11,24 @@ import numpy as np
 import numpy.typing as npt
 
 from datalens.data import celeba, cifar10, places365
-from datalens.data.folders import folder_files, load_folder, load_pictures, visible
+from datalens.data.folders import (
+    count_folder,
+    folder_files,
+    load_folder,
+    load_pictures,
+    visible,
+)
 from datalens.data.hugging_face import is_table, load_hugging_face, table_files
-from datalens.data.npz import load_images, load_npz
+from datalens.data.npz import count_npz, load_images, load_npz
 from datalens.data.official import FASHION_MNIST, MNIST, N_RECORDS, OfficialSet
-from datalens.data.records import PUBLISHED, Keep, Records, Split, declared_classes
+from datalens.data.records import (
+    PUBLISHED,
+    Keep,
+    PublicFacts,
+    Records,
+    Split,
+    declared_classes,
+)
 from datalens.errors import DataLensError
 
 _FASHION_MINI = Path(__file__).parent / "bundled" / "fashion-mini.npz"
@@ -78,15 +91,11 @@ def load(
 
     A name goes before a path: a folder that is called mnist is `./mnist` or `Path("mnist")`.
     With `keep`, only those records are held that it names, given the public facts. Pictures in a
-    folder or table are turned grey or RGB by `channels` of 1 or 3.
+    folder or table are read in colour, or in grey where `channels` is 1, whatever they are.
     """
     if split not in ("train", "test"):
         raise DataLensError(f"split must be train or test, got {split!r}.")
-    if channels is not None and not holds_pictures(source):
-        raise DataLensError(
-            f"{source} is grey or colour as it is: leave out --grey and --colour (channels=), "
-            "which are for pictures in a folder or table."
-        )
+    _check_colour(source, channels)
     if isinstance(source, str) and source in _ENTRIES:
         entry = _entry(source, data_dir)
         declared_classes(n_classes, entry.class_names)
@@ -96,6 +105,31 @@ def load(
     if channels is not None:
         given["channels"] = channels
     return _reader(path)(path, split=split, **given)
+
+
+def count(
+    source: str,
+    *,
+    image_size: int | None = None,
+    n_classes: int | None = None,
+    channels: int | None = None,
+) -> PublicFacts:
+    """What `load` says is public of a folder or an NPZ file. No image or label is read."""
+    _check_colour(source, channels)
+    path = _path(source)
+    if not path.is_dir():
+        return count_npz(path, image_size=image_size, n_classes=n_classes)
+    if image_size is None:
+        raise DataLensError(f"{source} has images whose size only they tell: give image_size.")
+    return count_folder(path, image_size=image_size, n_classes=n_classes, channels=channels)
+
+
+def _check_colour(source: str | Path, channels: int | None) -> None:
+    if channels is not None and not holds_pictures(source):
+        raise DataLensError(
+            f"{source} is grey or colour as it is: leave out --grey and --colour (channels=), "
+            "which are for pictures in a folder or table."
+        )
 
 
 def load_unlabelled(

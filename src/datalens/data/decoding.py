@@ -10,14 +10,13 @@ from typing import IO
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image, ImageFile, ImageOps
+from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from datalens.data.limits import CHANNELS, MAX_PACKED, MAX_PIXELS
 from datalens.data.resizing import resize_picture
 from datalens.errors import DataLensError
 
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM")
-_GREY = ("1", "L", "LA")
 _WIDE = ("I", "F")
 """Modes of more than 8 bits a channel, which PIL would cut off at 255 without a word."""
 _WHITE = (255, 255, 255, 255)
@@ -55,59 +54,45 @@ class Picture:
         return cls(name=name, open=opened)
 
 
-def shape_of_picture(picture: Picture, image_size: int | None) -> Shape:
-    """The shape that the image will have, its pixels unread."""
+def size_of_picture(picture: Picture, image_size: int | None) -> tuple[int, int]:
+    """Height and width that the image will have, its pixels unread."""
     with _opened(picture) as image:
         _check_depth(picture, image)
-        mode, (width, height) = image.mode, image.size
+        width, height = image.size
         if image_size is not None:
             width = height = image_size
         elif width != height and image.getexif().get(ExifTags.Base.Orientation, 1) > 4:
             width, height = height, width  # a photograph that is to be turned
-    return 1 if mode in _GREY else 3, height, width
+    return height, width
 
 
-def channels_of(where: Path, pictures: int, in_colour: int, declared: int | None) -> int:
-    """1 for grey, 3 for colour: what the user says, else as all pictures are, or most.
+def channels_of(declared: int | None) -> int:
+    """1 for grey, 3 for colour: what the user declares, else colour.
 
-    How many channels there are is published, so a few odd files must not decide it: a grey one
-    among colour pictures is common and makes no difference, a colour one among grey ones asks.
+    The number of channels is published, so it never depends on a picture: any rule that looks at
+    them lets one odd file among equal ones decide it. Colour loses nothing of a grey picture.
     """
-    if declared is not None:
-        check_channels(declared)
-        return declared
-    if 0 < 2 * in_colour < pictures:
-        raise DataLensError(
-            f"{in_colour:,} of {pictures:,} pictures in {where} are in colour: say with --grey or "
-            "--colour (channels=1 or 3) what all are to be taken for."
-        )
-    return 3 if in_colour else 1
-
-
-def check_channels(declared: int) -> None:
+    if declared is None:
+        return 3
     if declared not in CHANNELS:
         raise DataLensError(f"channels must be 1 (grey) or 3 (colour), got {declared!r}.")
+    return declared
 
 
 def decoded(
-    pictures: Sequence[Picture], shape: Shape, image_size: int | None, *, declared: bool = False
+    pictures: Sequence[Picture], shape: Shape, image_size: int | None
 ) -> npt.NDArray[np.uint8]:
-    """Images (n, channels, height, width), grey ones in colour if that is their data set's."""
+    """Images (n, channels, height, width), each turned grey or RGB."""
     images = np.empty((len(pictures), *shape), dtype=np.uint8)
     for row, picture in enumerate(pictures):
-        images[row] = decode(picture, shape, image_size, declared=declared)
+        images[row] = decode(picture, shape, image_size)
     return images
 
 
-def decode(
-    picture: Picture, shape: Shape, image_size: int | None, *, declared: bool = False
-) -> npt.NDArray[np.uint8]:
-    """One image of this height and width, and of at most so many channels.
-
-    If the channels are `declared`, it is turned grey where that is what they are.
-    """
-    pixels = _pixels(picture, "L" if declared and shape[0] == 1 else None, image_size)
-    if pixels.shape[0] > shape[0] or pixels.shape[1:] != shape[1:]:
+def decode(picture: Picture, shape: Shape, image_size: int | None) -> npt.NDArray[np.uint8]:
+    """One image of this shape, turned grey or RGB."""
+    pixels = _pixels(picture, shape[0], image_size)
+    if pixels.shape != shape:
         raise DataLensError(f"{picture.name} is not what its header says: save it anew.")
     return pixels
 
@@ -115,17 +100,16 @@ def decode(
 def brought_to(picture: Picture, shape: Shape) -> npt.NDArray[np.uint8]:
     """One image turned grey or RGB and, where `shape` is square, resized."""
     channels, height, width = shape
+    return _pixels(picture, channels, height if height == width else None)
+
+
+def _pixels(picture: Picture, channels: int, image_size: int | None) -> npt.NDArray[np.uint8]:
+    """Channels, height, width. On white, if one can see through it: what lies under transparency
+    is often black, and a drawing on it would be lost."""
     mode = "L" if channels == 1 else "RGB"
-    return _pixels(picture, mode, height if height == width else None)
-
-
-def _pixels(picture: Picture, mode: str | None, image_size: int | None) -> npt.NDArray[np.uint8]:
-    """Channels, height, width; grey or RGB as it is, or as `mode` says. On white, if one can see
-    through it: what lies under transparency is often black, and a drawing on it would be lost."""
     with _opened(picture) as opened:
         _check_depth(picture, opened)
         image: Image.Image = ImageOps.exif_transpose(opened)
-        mode = mode or ("L" if image.mode in _GREY else "RGB")
         image = _on_white(image, mode) if image.has_transparency_data else image.convert(mode)
         if image_size is not None:
             image = resize_picture(image, image_size)
@@ -150,17 +134,30 @@ def _opened(picture: Picture) -> Iterator[ImageFile.ImageFile]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of details beside the picture that are damaged
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with picture.open() as stream, Image.open(stream, formats=_FORMATS) as opened:
-                if opened.width * opened.height > MAX_PIXELS:
-                    raise Image.DecompressionBombError
-                yield opened
+            with picture.open() as stream:
+                if not stream.read(1):
+                    raise EOFError
+                stream.seek(0)
+                with Image.open(stream, formats=_FORMATS) as opened:
+                    if opened.width * opened.height > MAX_PIXELS:
+                        raise Image.DecompressionBombError
+                    yield opened
     except DataLensError:
         raise
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise DataLensError(f"{picture.name} has too many pixels to be read: shrink it.") from error
-    except Exception as error:  # a broken file makes PIL's decoders raise almost anything
+    except UnidentifiedImageError as error:
         raise DataLensError(
-            f"{picture.name} is no readable image: remove it, or save it as {', '.join(_FORMATS)}."
+            f"{picture.name} is no image of a format that is read: remove it, or save it as"
+            f" {', '.join(_FORMATS)}."
+        ) from error
+    except Exception as error:  # a broken file makes PIL's decoders raise almost anything
+        if isinstance(error, OSError) and error.strerror:  # the system's, not a decoder's
+            raise DataLensError(
+                f"{picture.name} cannot be read ({error.strerror}): allow it, or remove the file."
+            ) from error
+        raise DataLensError(
+            f"{picture.name} is damaged or cut off: fetch it again, or remove it."
         ) from error
 
 

@@ -1,7 +1,7 @@
 """A folder of class folders of images.
 
 Using a folder declares public: its class folders' names, the number of files, and the images'
-size and colour.
+size.
 """
 
 from contextlib import suppress
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from datalens.data.decoding import Picture, brought_to, channels_of, decoded, shape_of_picture
+from datalens.data.decoding import Picture, Shape, brought_to, channels_of, decoded, size_of_picture
 from datalens.data.records import (
     Keep,
     NoTestSplit,
@@ -18,12 +18,15 @@ from datalens.data.records import (
     Records,
     Split,
     declared_classes,
+    name_of,
 )
 from datalens.data.resizing import check_image_size
 from datalens.errors import DataLensError
 
 _BESIDE = ("labels.csv", "NOT-PRIVATE.txt")
 """What `datalens sample` puts beside the class folders it writes."""
+_SYSTEM_FILES = ("thumbs.db", "desktop.ini")
+"""What Windows puts into folders of pictures."""
 
 _WHY = "declared public by the user, who passes a folder with these class folders and files"
 
@@ -39,35 +42,48 @@ def load_folder(
 ) -> Records:
     """Records of `folder/<class>/<image>`, or of `folder/train/...` and `folder/test/...`.
 
-    Images are grey (1) or RGB (3) as `channels` says, else as the files are; what is transparent
-    is laid on white, and of an animation the first frame counts. Without `image_size` all must
-    have one size. With `keep`, only the wanted files are decoded; of the others the header is read.
+    Images are RGB, or grey where `channels` is 1; what is transparent is laid on white, and of an
+    animation the first frame counts. Without `image_size` all must have one size. With `keep`,
+    only the wanted files are decoded; of the others the header is read.
     """
     if image_size is not None:
         check_image_size(image_size)
     names, files, labels = _files(folder, split)
     pictures = [Picture.of_file(file) for file in files]
-    shapes = [shape_of_picture(picture, image_size) for picture in pictures]
-    for file, shape in zip(files, shapes, strict=True):
-        _check_same_size(file, shapes[0], shape)
-    in_colour = sum(shape[0] == 3 for shape in shapes)
-    own, (height, width) = channels_of(folder, len(files), in_colour, channels), shapes[0][1:]
-    ahead = PublicFacts(
-        name=folder.resolve().name,
-        n_records=len(files),
-        shape=(own, height, width),
-        class_names=declared_classes(n_classes, names),
-        why=_WHY,
-    )
+    sizes = [size_of_picture(picture, image_size) for picture in pictures]
+    for file, size in zip(files, sizes, strict=True):
+        _check_same_size(file, sizes[0], size)
+    ahead = _facts(folder, names, len(files), (channels_of(channels), *sizes[0]), n_classes)
     positions = np.arange(len(files)) if keep is None else keep(ahead)
-    wanted = [pictures[position] for position in positions]
-    images = decoded(wanted, ahead.shape, image_size, declared=channels is not None)
+    images = decoded([pictures[position] for position in positions], ahead.shape, image_size)
     return Records.from_arrays(
         images,
         labels,
         class_names=names,
         part_of=ahead,
         positions=None if keep is None else positions,
+    )
+
+
+def count_folder(
+    folder: Path, *, image_size: int, n_classes: int | None = None, channels: int | None = None
+) -> PublicFacts:
+    """What `load_folder` says is public, from the names of folders and files: none is opened."""
+    check_image_size(image_size)
+    names, files, _ = _files(folder, "train")
+    shape = (channels_of(channels), image_size, image_size)
+    return _facts(folder, names, len(files), shape, n_classes)
+
+
+def _facts(
+    folder: Path, names: tuple[str, ...], n_records: int, shape: Shape, n_classes: int | None
+) -> PublicFacts:
+    return PublicFacts(
+        name=name_of(folder),
+        n_records=n_records,
+        shape=shape,
+        class_names=declared_classes(n_classes, names),
+        why=_WHY,
     )
 
 
@@ -97,7 +113,7 @@ def load_pictures(
 def _is_picture(file: Path, folder: Path) -> bool:
     """Not a folder, nor hidden, nor what `datalens sample` writes beside pictures."""
     below = file.relative_to(folder)
-    hidden = any(part.startswith(".") for part in below.parts)
+    hidden = any(map(_is_hidden, below.parts))
     return not (hidden or file.is_dir() or str(below) in _BESIDE)
 
 
@@ -120,14 +136,26 @@ def _files(folder: Path, split: Split) -> tuple[tuple[str, ...], list[Path], lis
     for class_folder in _class_folders(chosen):
         if class_folder.name not in names:
             raise DataLensError(
-                f"{class_folder} is a class that {train} does not have: "
-                "add a folder of that name there, empty if need be."
+                f"{class_folder} is a class that {train} does not have: add images of it there, or"
+                " remove this folder."
             )
         found = visible(class_folder)
+        if inner := next((child for child in found if child.is_dir()), None):
+            raise DataLensError(
+                f"{inner} is a folder, and folders within a class are not read: put its images into"
+                f" {class_folder} itself."
+            )
+        if not found and chosen == train:
+            raise DataLensError(
+                f"{class_folder} has no images, so that its samples would be noise: add some, or"
+                " remove the folder."
+            )
         files += found
         labels += [names.index(class_folder.name)] * len(found)
     if not files:
-        raise DataLensError(f"{chosen} has no images: put them into one folder per class.")
+        raise DataLensError(
+            f"{chosen} has no images: put them into one folder per class ({chosen}/cat/1.jpg)."
+        )
     check_each_is_there_once(files)
     return names, files, labels
 
@@ -167,25 +195,31 @@ def _split_folders(folder: Path, split: Split) -> tuple[Path, Path]:
 def visible(folder: Path) -> list[Path]:
     """What a folder holds, in the order of names."""
     try:
-        return sorted(child for child in folder.iterdir() if not child.name.startswith("."))
+        return sorted(child for child in folder.iterdir() if not _is_hidden(child.name))
     except OSError as error:
-        raise DataLensError(f"{folder} cannot be read as a folder.") from error
+        raise DataLensError(
+            f"{folder} cannot be read as a folder ({error.strerror}): allow it, or remove it."
+        ) from error
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _SYSTEM_FILES
 
 
 def _class_folders(folder: Path) -> list[Path]:
     children = [child for child in visible(folder) if child.name not in _BESIDE]
-    for child in children:
-        if not child.is_dir():
-            raise DataLensError(
-                f"{child} lies outside the class folders: remove it, or move it into one if it is "
-                "an image."
-            )
+    if stray := [child for child in children if not child.is_dir()]:
+        others = f" and {len(stray) - 1:,} others lie" if len(stray) > 1 else " lies"
+        raise DataLensError(
+            f"{folder} needs one sub-folder per class ({folder}/cat/1.jpg); {stray[0].name}{others}"
+            " directly in it."
+        )
     return children
 
 
-def _check_same_size(file: Path, first: tuple[int, int, int], last: tuple[int, int, int]) -> None:
-    if first[1:] != last[1:]:
+def _check_same_size(file: Path, first: tuple[int, int], last: tuple[int, int]) -> None:
+    if first != last:
         raise DataLensError(
-            f"{file} has {last[1]}x{last[2]} pixels, but the first image has "
-            f"{first[1]}x{first[2]}: bring all to one size with --image-size (image_size=)."
+            f"{file} has {last[0]}x{last[1]} pixels, but the first image has "
+            f"{first[0]}x{first[1]}: bring all to one size with --image-size (image_size=)."
         )

@@ -1,6 +1,6 @@
 """Image data sets as Hugging Face stores them: Parquet files, or a folder of `save_to_disk`.
 
-Using one declares public: its class names, the number of rows, and the images' size and colour.
+Using one declares public: its class names, the number of rows, and the images' size.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from datalens.data.decoding import Picture, Shape, channels_of, decode, shape_of_picture
+from datalens.data.decoding import Picture, channels_of, decode, size_of_picture
 from datalens.data.documents import read_json, reading
 from datalens.data.folders import check_each_is_there_once, visible
 from datalens.data.limits import MAX_PACKED
@@ -22,6 +22,7 @@ from datalens.data.records import (
     Records,
     Split,
     declared_classes,
+    name_of,
 )
 from datalens.data.resizing import check_image_size
 from datalens.data.tables import arrow, batches_of, is_parquet, schema_of
@@ -72,10 +73,10 @@ def load_hugging_face(
     files = table_files(path, split)
     columns = _columns(files)
     with reading(path):
-        n_records, in_colour, size = _counted(files, columns, image_size)
-        shape = (channels_of(path, n_records, in_colour, channels), *size)
+        n_records, size = _counted(files, columns, image_size)
+        shape = (channels_of(channels), *size)
         ahead = PublicFacts(
-            name=path.stem if path.is_file() else path.resolve().name,
+            name=name_of(path),
             n_records=n_records,
             shape=shape,
             class_names=declared_classes(n_classes, columns.class_names),
@@ -89,7 +90,7 @@ def load_hugging_face(
         row_of = {int(position): row for row, position in enumerate(wanted)}
         for position, (picture, label) in enumerate(_rows(files, columns)):
             if (row := row_of.get(position)) is not None:
-                images[row] = decode(picture, shape, image_size, declared=channels is not None)
+                images[row] = decode(picture, shape, image_size)
                 labels[row] = label
         return Records(images=images, labels=labels, public=ahead, positions=positions)
 
@@ -220,26 +221,25 @@ def _class_names(feature: Any) -> tuple[str, ...] | None:
 
 class _Counted(NamedTuple):
     images: int
-    in_colour: int
     size: tuple[int, int]
     """Height and width that all will have."""
 
 
 def _counted(files: list[Path], columns: _Columns, image_size: int | None) -> _Counted:
-    first: Shape | None = None
-    count, in_colour = 0, 0
+    first: tuple[int, int] | None = None
+    count = 0
     for picture in _pictures(files, columns):
-        shape = shape_of_picture(picture, image_size)
-        first = first or shape
-        count, in_colour = count + 1, in_colour + (shape[0] == 3)
-        if shape[1:] != first[1:]:
+        size = size_of_picture(picture, image_size)
+        first = first or size
+        count += 1
+        if size != first:
             raise DataLensError(
-                f"{picture.name} has {shape[1]}x{shape[2]} pixels, but the first image has "
-                f"{first[1]}x{first[2]}: bring all to one size with --image-size (image_size=)."
+                f"{picture.name} has {size[0]}x{size[1]} pixels, but the first image has "
+                f"{first[0]}x{first[1]}: bring all to one size with --image-size (image_size=)."
             )
     if first is None:
         raise DataLensError("it has no rows.")
-    return _Counted(count, in_colour, first[1:])
+    return _Counted(count, first)
 
 
 def _pictures(files: list[Path], columns: _Columns) -> Iterator[Picture]:

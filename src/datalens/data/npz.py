@@ -23,12 +23,17 @@ from datalens.data.records import (
     PublicFacts,
     Records,
     Split,
+    name_of,
 )
 from datalens.data.resizing import resize
 from datalens.data.rows import WrongSize, read_rows
 from datalens.errors import DataLensError
 
 _HOW_TO_SAVE = "save it with np.savez_compressed(path, images=..., labels=...)"
+_NAMES: dict[Split, tuple[str, str]] = {
+    "train": ("images", "labels"),
+    "test": ("test_images", "test_labels"),
+}
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """NumPy's. The others unpack any amount at once, or ask for gigabytes to begin with."""
 _ONE_AT_A_TIME = threading.Lock()
@@ -50,43 +55,73 @@ def load_npz(
     The test split is `test_images` and `test_labels` of the same archive. With `keep`, images
     that are not wanted are passed over as they are read.
     """
-    prefix, remedy = "", _HOW_TO_SAVE
-    if split == "test":
-        prefix, remedy = "test_", "name a separate file that holds the test data"
-    images, labels = f"{prefix}images", f"{prefix}labels"
-    declared: dict[str, Any] = {
-        "n_classes": n_classes,
-        "class_names": None,
-        "name": name or path.stem,
-        "image_size": image_size,
-        "why": why,
-    }
     with _opened(path) as archive:
-        for wanted in (images, labels):
-            if f"{wanted}.npy" not in archive.namelist():
-                missing = NoTestSplit if split == "test" else DataLensError
-                raise missing(f"{path} has no array {wanted}: {remedy}.")
-        if "class_names.npy" in archive.namelist():
-            names = _member(archive, "class_names", path, at_most=4 * MAX_CLASSES * MAX_NAME)
-            if names.dtype.kind != "U" or names.ndim != 1:
-                raise DataLensError(
-                    f"class_names of {path} must be a one-dimensional array of strings."
-                )
-            declared["class_names"] = tuple(names.tolist())
         # Headers first: what they say is checked before any content is read.
-        shapes = {name: _shape(archive, name, path) for name in (images, labels)}
-        with reading(path):
-            ahead = PublicFacts.of_array(shapes[images], **declared)
-        if shapes[labels] != (ahead.n_records,):
-            raise DataLensError(
-                f"{labels} of {path} must be {ahead.n_records:,}, one per image, but have the "
-                f"shape {shapes[labels]}."
-            )
+        ahead = _announced(archive, path, split, n_classes, image_size, name, why)
         positions = keep(ahead) if keep else None
+        images, labels = _NAMES[split]
         numbers = _member(archive, labels, path)
         pixels = _member(archive, images, path, positions)
     with reading(path):
-        return Records.from_arrays(pixels, numbers, part_of=ahead, positions=positions, **declared)
+        return Records.from_arrays(
+            pixels,
+            numbers,
+            class_names=ahead.class_names,
+            image_size=image_size,
+            part_of=ahead,
+            positions=positions,
+        )
+
+
+def count_npz(
+    path: Path, *, n_classes: int | None = None, image_size: int | None = None
+) -> PublicFacts:
+    """What `load_npz` says is public, from the headers of arrays: no image or label is read."""
+    with _opened(path) as archive:
+        return _announced(archive, path, "train", n_classes, image_size)
+
+
+def _announced(
+    archive: zipfile.ZipFile,
+    path: Path,
+    split: Split,
+    n_classes: int | None,
+    image_size: int | None,
+    name: str | None = None,
+    why: str = DECLARED,
+) -> PublicFacts:
+    """By the headers of a split's arrays, and the class names."""
+    images, labels = _NAMES[split]
+    missing, remedy = DataLensError, _HOW_TO_SAVE
+    if split == "test":
+        missing, remedy = NoTestSplit, "name a separate file that holds the test data"
+    for wanted in (images, labels):
+        if f"{wanted}.npy" not in archive.namelist():
+            raise missing(f"{path} has no array {wanted}: {remedy}.")
+    class_names = None
+    if "class_names.npy" in archive.namelist():
+        names = _member(archive, "class_names", path, at_most=4 * MAX_CLASSES * MAX_NAME)
+        if names.dtype.kind != "U" or names.ndim != 1:
+            raise DataLensError(
+                f"class_names of {path} must be a one-dimensional array of strings."
+            )
+        class_names = tuple(names.tolist())
+    shape, counted = (_shape(archive, wanted, path) for wanted in (images, labels))
+    with reading(path):
+        ahead = PublicFacts.of_array(
+            shape,
+            n_classes=n_classes,
+            class_names=class_names,
+            name=name or name_of(path),
+            image_size=image_size,
+            why=why,
+        )
+    if counted != (ahead.n_records,):
+        raise DataLensError(
+            f"{labels} of {path} must be {ahead.n_records:,}, one per image, but have the shape"
+            f" {counted}."
+        )
+    return ahead
 
 
 def load_images(path: Path, *, image_size: int | None = None) -> npt.NDArray[np.uint8]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -27,6 +28,11 @@ Split = Literal["train", "test"]
 
 PUBLISHED = "published with the data set"
 SHOWN_NAMES = 10
+NO_NAMES = (
+    *("train", "training", "test", "data", "dataset", "datasets"),
+    *("images", "pictures", "photos", "records"),
+)
+"""Names of files and folders that say nothing of the data in them."""
 DECLARED = "declared public by the user, who passes the data together with these facts"
 
 
@@ -246,6 +252,21 @@ class Records:
             image_size=size,
             why=self.public.why,
         )
+
+
+def name_of(path: Path) -> str:
+    """What data in a file or folder are called, in what is published and as a ledger.
+
+    The path's last part, or the first above it that names a data set. What is called `test` are
+    other people's records: those of `faces/test` are `faces-test`.
+    """
+    whole = path.resolve() if path.is_dir() else path.parent.resolve() / path.stem
+    parts = [part for part in reversed(whole.parts) if part != whole.anchor]
+    for above, name in enumerate(parts):
+        if name.lower() not in NO_NAMES:
+            tested = "test" in (part.lower() for part in parts[:above])
+            return f"{name}-test" if tested else name
+    return whole.name
 
 
 def declared_classes(n_classes: int | None, class_names: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 All figures come from real records that nobody has paid for: they are internal.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from datalens.classifiers.judge import Judgement
+from datalens.classifiers.simple import subset
 from datalens.data import Records
 from datalens.errors import DataLensError
 from datalens.utility.accuracy import (
@@ -62,16 +64,23 @@ class Effort:
 
     judged: int = JUDGED_IMAGES
     """Synthetic images that a classifier learns from, at most."""
+    pixels: float = 60_000 * 28 * 28
+    """Of all images that one network learns from, at most; for that is what takes the time. By
+    default those of MNIST: all images of 28x28, and 11,484 of 64x64."""
     measured: int = MEASURED_IMAGES
     """Images of each kind that are compared, at most."""
     classifiers: tuple[str, ...] = ("cnn", "logistic-regression")
     baselines: bool = False
     """Train every classifier on real records too."""
 
+    def learned(self, images: int, shape: tuple[int, int, int]) -> int:
+        """Images of this shape that a network learns from, where there are so many."""
+        return int(min(images, self.pixels / math.prod(shape[1:])))
+
 
 USUAL = Effort()
-QUICK = Effort(judged=10_000, measured=2_000)
-EVERYTHING = Effort(classifiers=tuple(CLASSIFIERS), baselines=True)
+QUICK = Effort(judged=10_000, pixels=20_000 * 28 * 28, measured=2_000)
+EVERYTHING = Effort(pixels=math.inf, classifiers=tuple(CLASSIFIERS), baselines=True)
 
 
 def evaluate_classifier(run: Path, source: Source) -> dict[str, Any]:
@@ -113,21 +122,29 @@ def evaluate_synthetic(
     if seeds < 1:
         raise DataLensError(f"--seeds must be at least 1, got {seeds}.")
     inception = Inception.read(features) if features is not None else None
-    tested = source.tested()
-    real = Real.of(source, tested)
-    images, labels = samples_of(
-        synthetic, real.test.public, at_most=effort.judged, image_size=source.image_size
-    )
-    check_fits(images, labels, real.test)
-    notes = [NO_TEST_SPLIT.format(source.name)] if tested.whole else []
-    notes += [ITS_OWN.format(synthetic)] if learned_from(synthetic, tested) else []
-    with _bars() as stage:
-        domain = Cache().domain(real.learned, progress=stage("domain classifier"))
+    with _stages() as stage:
+        stage("real records")
+        tested = source.tested()
+        real = Real.of(source, tested)
+        public = real.test.public
+        stage("synthetic images")
+        at_most = effort.learned(effort.judged, public.shape)
+        images, labels = samples_of(
+            synthetic, public, at_most=at_most, image_size=source.image_size
+        )
+        check_fits(images, labels, real.test)
+        notes = [NO_TEST_SPLIT.format(source.name)] if tested.whole else []
+        notes += [ITS_OWN.format(synthetic)] if learned_from(synthetic, tested) else []
+        few = effort.learned(len(real.learned.labels), public.shape)
+        some = _part(real.learned, subset(len(real.learned.labels), few, SEED))
+        domain = Cache().domain(some, progress=stage("domain classifier"))
         judged = _classified(images, labels, real, domain, range(seeds), effort, stage)
+        measuring = stage("measures")
         if inception is not None:
-            inception.progress = stage("Inception-v3")
+            inception.progress = measuring
         look = partial(measured, features=inception, at_most=effort.measured)
         found = _noted(notes, "measures", lambda: look(images, real.unseen.images, domain))
+        stage("training records")
         copying = _copying(images, _training_records(synthetic, real, notes), real, notes)
     figures = found.to_json() if found else dict[str, Any]()
     result = {
@@ -184,6 +201,8 @@ class Real:
 
 
 def _part(records: Records, chosen: NDArray[np.int64]) -> Records:
+    if len(chosen) == len(records.labels):
+        return records
     chosen = np.sort(chosen)
     return Records(
         images=records.images[chosen],
@@ -267,11 +286,14 @@ Stage = Callable[[str], Callable[[int, int], None]]
 
 
 @contextmanager
-def _bars() -> Iterator[Stage]:
-    """A bar on stderr for each stage that is begun."""
-    with Progress(console=Console(stderr=True), transient=True) as bars:
+def _stages() -> Iterator[Stage]:
+    """A line on stderr for each stage that is begun; on a terminal bars that go away."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True) as bars:
 
         def stage(name: str) -> Callable[[int, int], None]:
+            if not console.is_terminal:
+                console.print(f"{name} ...", highlight=False)
             task = bars.add_task(name, total=None, visible=False)
 
             def report(done: int, total: int) -> None:

@@ -67,7 +67,8 @@ def _measures(result: dict[str, Any]) -> list[list[str]]:
     measures, domain = result["measures"], result["domain"]
     far = measures["fid_infinite"]
     infinite = "" if far is None else f"; {far:.2f} if followed to ever more images"
-    by = f"domain classifier, {domain['accuracy']:.4f} accurate on real images"
+    by = f"domain classifier of {domain['training_images']:,} real images"
+    by += f", {domain['accuracy']:.4f} accurate on others"
     drawn, real = measures["synthetic_images"], measures["real_images"]
     return [
         ["Inception Score", f"{measures['inception_score']:.3f}, by the {by}"],

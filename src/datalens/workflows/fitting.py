@@ -35,8 +35,6 @@ from datalens.workflows.report.public import write_report
 from datalens.workflows.runs import check_product
 from datalens.workflows.source import Source
 
-SIZED = "Pictures of a folder are brought to {0}x{0} pixels; --image-size takes another size."
-
 
 def make_synthesizer(
     method: str, *, preset: str, data_name: str, overrides: dict[str, Any]
@@ -100,8 +98,8 @@ def fit_run(
         files=source.fingerprint(),
     )
     watcher.say(f"{records.public.in_words()}; ledger {session.ledger.path.stem}.")
-    if source.size != source.image_size:
-        watcher.say(SIZED.format(source.size))
+    if source.assumed:
+        watcher.say(source.assumed)
     for caution in cautions(plan):
         watcher.say(f"Careful: {caution}")
     (out / "config.toml").write_text(plan.to_toml())

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from datalens.data import PublicFacts, catalogue, describe
+from datalens.data import PublicFacts, catalogue, describe, holds_pictures, is_folder
 from datalens.data.records import declared_classes
 from datalens.data.resizing import check_image_size
 from datalens.errors import DataLensError
@@ -18,6 +18,7 @@ from datalens.privacy.rounding import up_to_places
 from datalens.synthesizers.plan import VotingPlan
 from datalens.workflows.bench.tables import Rows
 from datalens.workflows.curves import Panel, svg
+from datalens.workflows.source import Source
 from datalens.workflows.suggesting import command
 
 POINTS = 30
@@ -26,28 +27,45 @@ UNNAMED = "records"
 """What is known by no name, as a reader's own."""
 
 
-def facts_of(
-    dataset: str | None,
-    *,
-    records: int | None,
-    shape: str | None,
-    classes: int | None,
-    image_size: int | None,
+def declared(
+    *, records: int | None, shape: str | None, classes: int | None, image_size: int | None
 ) -> PublicFacts:
-    """Public facts, as published with a data set or as declared. Nothing is read."""
-    if dataset is None:
-        if records is None or shape is None or classes is None:
-            raise DataLensError("Name a data set, or give --records, --shape and --classes.")
-        public = PublicFacts(
-            name=UNNAMED,
-            n_records=records,
-            shape=_shape(shape),
-            class_names=declared_classes(classes, None),
+    """What the user says of data that are nowhere named."""
+    if records is None or shape is None or classes is None:
+        raise DataLensError("Name a data set, or give --records, --shape and --classes.")
+    public = PublicFacts(
+        name=UNNAMED,
+        n_records=records,
+        shape=_shape(shape),
+        class_names=declared_classes(classes, None),
+    )
+    return _sized(public, image_size)
+
+
+def facts_of(
+    source: Source, *, records: int | None = None, shape: str | None = None
+) -> PublicFacts:
+    """As published with a data set, or by the names of files and the headers of arrays.
+
+    No picture is opened, and no record is read.
+    """
+    name = source.name
+    if name in [known.name for known in catalogue()]:
+        given = {"--shape": shape, "--classes": source.n_classes, "--grey/--colour": source.colour}
+        if told := [option for option, value in given.items() if value is not None]:
+            raise DataLensError(f"The images of {name} are known: leave out {', '.join(told)}.")
+        return _sized(_published(name, records), source.image_size)
+    if holds_pictures(name) and not is_folder(name):
+        own = command("plan", "--records", "N", "--shape", "CxHxW", "--classes", "N")
+        raise DataLensError(
+            f"{name} is a table, which plan does not open: say what is in it, as {own} --epsilon E."
         )
-    else:
-        public = _published(dataset, records)
-        if shape is not None or classes is not None:
-            raise DataLensError(f"--shape and --classes of {dataset} are known; leave them out.")
+    if records is not None or shape is not None:
+        raise DataLensError(f"The files of {name} are counted: leave out --records and --shape.")
+    return source.count()
+
+
+def _sized(public: PublicFacts, image_size: int | None) -> PublicFacts:
     if image_size is None:
         return public
     check_image_size(image_size)
@@ -55,12 +73,6 @@ def facts_of(
 
 
 def _published(dataset: str, records: int | None) -> PublicFacts:
-    names = [known.name for known in catalogue()]
-    if dataset not in names:
-        raise DataLensError(
-            f"{dataset} is no data set by name ({', '.join(names)}), and plan reads no data: give"
-            " --records, --shape and --classes instead."
-        )
     known = describe(dataset)
     published = known.n_records
     if records is None and published is None:
@@ -186,8 +198,8 @@ def _spoken(numbers: list[int]) -> str:
     )
 
 
-def verdict(found: Outlook, image_size: int | None = None) -> str:
-    """What a user should take away, in a sentence or two; `image_size` is what was asked for."""
+def verdict(found: Outlook, source: Source | None = None) -> str:
+    """What a user should take away, in a sentence or two."""
     best = found.best
     if not found.useful:
         words = "No useful images will come out of this: the noise would hide every class."
@@ -195,15 +207,25 @@ def verdict(found: Outlook, image_size: int | None = None) -> str:
         words = "Poor images will come out of this."
     else:
         budget = f"--epsilon {best.plan.settings.epsilon:g} --delta {best.plan.settings.delta:g}"
-        name = found.public.name if found.public.name != UNNAMED else "DATA"
-        sized = () if image_size is None else ("--image-size", image_size)
-        return f"Go on with: {command('fit', name, *sized)} {budget} {best.words}".rstrip()
+        words = command("fit", *_fitted(found.public, source))
+        grey = source is None and found.public.shape[0] == 1
+        more = "   (and --grey, if DATA is a folder or table)" if grey else ""
+        return f"Go on with: {words} {budget} {best.words}".rstrip() + more
     needed = []
     if found.needed_records:
         needed.append(f"about {found.needed_records:,} records at this epsilon")
     if found.needed_epsilon:
         needed.append(f"epsilon {found.needed_epsilon:g} with these records")
     return f"{words} It would take {' or '.join(needed) or 'more than any we can count'}."
+
+
+def _fitted(public: PublicFacts, source: Source | None) -> list[str]:
+    """Words after `datalens fit` that lead to these very facts."""
+    if source is not None:
+        name = "DATA" if public.name == UNNAMED else source.name
+        return [name, *source.options]
+    _, height, width = public.shape  # a folder's pictures would be brought to another size
+    return ["DATA", *(["--image-size", str(height)] if height == width else [])]
 
 
 def plot(found: Outlook, path: Path) -> None:

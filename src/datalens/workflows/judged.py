@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datalens.classifiers.simple import subset
-from datalens.data import NoClasses, PublicFacts, load
+from datalens.data import NoClasses, PublicFacts, holds_pictures, load
 from datalens.data.documents import reading
 from datalens.errors import DataLensError
 from datalens.synthesizers.learner import AnyLearner, read_config
@@ -34,16 +34,18 @@ def samples_of(
 ) -> tuple[Images, Labels]:
     """Drawn from a run, or what a file or folder holds: the same at each call.
 
-    With an `image_size` what is not drawn is brought to it, as real images are.
+    With an `image_size` what is not drawn is brought to it, as real images are; and pictures are
+    read in grey or colour as those are.
     """
     if is_run(synthetic):
         run = load_run(synthetic)
         check_classes(synthetic, run.class_names, real)
         return run.sample(at_most, seed=0)
+    channels = real.shape[0] if holds_pictures(synthetic) else None
     try:
-        found = load(synthetic, image_size=image_size)
+        found = load(synthetic, image_size=image_size, channels=channels)
     except NoClasses:
-        found = load(synthetic, image_size=image_size, n_classes=real.n_classes)
+        found = load(synthetic, image_size=image_size, channels=channels, n_classes=real.n_classes)
     check_classes(synthetic, found.public.class_names, real)
     chosen = subset(len(found.labels), at_most, seed=0)
     return found.images[chosen], found.labels[chosen]

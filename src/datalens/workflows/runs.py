@@ -75,6 +75,12 @@ def _method(run: Path, kinds: Mapping[str, type[AnyLearner]]) -> str:
     method = read_config(run).get("method")
     check_product(run, method, kinds)
     if not (run / "certificate.json").is_file():
-        verb = "classify" if method in CLASSIFIERS else "fit"
-        raise DataLensError(f"{run} is not finished; go on with datalens {verb} ... --resume.")
+        resume = f"datalens {'classify' if method in CLASSIFIERS else 'fit'} ... --resume"
+        if not (run / f"{kinds[str(method)].product}.safetensors").is_file():
+            raise DataLensError(f"{run} is not finished; go on with {resume}.")
+        anew = f", or write it anew with {resume}" if (run / "internal").is_dir() else ""
+        raise DataLensError(
+            f"{run} is finished, but its certificate.json is missing: put it back from an export or"
+            f" a copy{anew}."
+        )
     return str(method)

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 from datalens.data import (
     Keep,
     NoTestSplit,
+    PublicFacts,
     Records,
     Split,
+    count,
     fingerprint,
     holds_pictures,
     is_folder,
@@ -42,11 +44,11 @@ class Source:
     """Pixels a side, as the user says."""
     n_classes: int | None = None
     colour: bool | None = None
-    """Whether pictures in files or a table are taken in colour, as the user says."""
+    """Whether pictures in files or a table are read in colour, as the user says."""
     folder_size: int | None = FOLDER_SIZE
     """Pixels a side of a folder's pictures where the user says nothing; None: their own."""
     usual_channels: int | None = None
-    """Those of pictures where the user says nothing; None: their own."""
+    """Those of pictures where the user says nothing; None: colour, whatever the pictures are."""
 
     def __post_init__(self) -> None:
         if is_two_things(self.name, self.data_dir):
@@ -76,10 +78,20 @@ class Source:
 
     @property
     def channels(self) -> int | None:
-        """1 or 3, which pictures are turned to; None where they stay as they are."""
+        """1 or 3, as was said, or as a run has; None where nothing was."""
         if self.colour is None:
             return self.usual_channels if holds_pictures(self.name) else None
         return 3 if self.colour else 1
+
+    @property
+    def assumed(self) -> str:
+        """How pictures are read where the user says nothing: one sentence, or none."""
+        said = []
+        if holds_pictures(self.name) and self.channels is None:
+            said.append("read in colour (--grey reads them in grey)")
+        if self.size != self.image_size:
+            said.append(f"brought to {self.size}x{self.size} pixels (--image-size takes another)")
+        return f"Pictures are {' and '.join(said)}." if said else ""
 
     def check_outside(self, out: Path) -> None:
         """Refuse to write among a folder's pictures, where the run would count as a class."""
@@ -108,6 +120,12 @@ class Source:
             n_classes=self.n_classes,
             channels=self.channels,
             keep=keep,
+        )
+
+    def count(self) -> PublicFacts:
+        """What is public of a folder or an NPZ file, without reading an image or a label."""
+        return count(
+            self.name, image_size=self.size, n_classes=self.n_classes, channels=self.channels
         )
 
     def share(self, learner: AnyLearner, ranks: Ranks, secret: bytes) -> Records:

@@ -207,8 +207,10 @@ def check_protection(method: str, *, seed: int | None, not_private: bool, resume
 
 def free_name(dataset: str, method: str, epsilon: float | None, *, private: bool) -> Path:
     """runs/DATASET-METHOD-epsilon-E, numbered if there is one already."""
+    from datalens.data import name_of
+
     budget = "" if epsilon is None else f"-epsilon-{epsilon:g}"
-    stem = f"{Path(dataset).resolve().stem}-{method}{budget}" + ("" if private else "-NOT-PRIVATE")
+    stem = f"{name_of(Path(dataset))}-{method}{budget}" + ("" if private else "-NOT-PRIVATE")
     for number in range(1, 10_000):
         path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
         if not path.exists():

@@ -17,7 +17,9 @@ ImageSize = Annotated[
 ]
 Colour = Annotated[
     bool | None,
-    typer.Option("--colour/--grey", help="Of pictures in files or a table; else as they are."),
+    typer.Option(
+        "--colour/--grey", help="Read a folder's or table's pictures in colour (default) or grey."
+    ),
 ]
 Classes = Annotated[int | None, typer.Option(help="Number of classes; public by your word.")]
 Seed = Annotated[int | None, typer.Option(help="Reproducible; needs --not-private.")]

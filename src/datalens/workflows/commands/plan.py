@@ -6,17 +6,22 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from datalens.workflows.commands.options import ImageSize, Json, print_json
+from datalens.errors import DataLensError
+from datalens.workflows.commands.options import Colour, ImageSize, Json, print_json
 
 
 def plan(
     epsilon: Annotated[float, typer.Option(help="The budget.")],
-    dataset: Annotated[str | None, typer.Argument(help="A data set by name; none is read.")] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Argument(help="A data set by name, an NPZ, or a folder, whose files are counted."),
+    ] = None,
     delta: Annotated[float, typer.Option(help="The chance that it does not hold.")] = 1e-5,
     records: Annotated[int | None, typer.Option(help="How many there are, or are used.")] = None,
     shape: Annotated[str | None, typer.Option(help="Of an image: 1x28x28.")] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes.")] = None,
     image_size: ImageSize = None,
+    colour: Colour = None,
     calibrate: Annotated[
         bool, typer.Option("--calibrate/--no-calibrate", help="Measure this machine for times.")
     ] = True,
@@ -30,10 +35,18 @@ def plan(
     from datalens.planning.planner import option, outlook
     from datalens.workflows import forecast
     from datalens.workflows.bench.tables import for_terminal
+    from datalens.workflows.source import Source
 
-    public = forecast.facts_of(
-        dataset, records=records, shape=shape, classes=classes, image_size=image_size
-    )
+    source = None
+    if dataset is None:
+        if colour is not None:
+            raise DataLensError("--shape has the channels: leave out --grey and --colour.")
+        public = forecast.declared(
+            records=records, shape=shape, classes=classes, image_size=image_size
+        )
+    else:
+        source = Source(name=dataset, image_size=image_size, colour=colour, n_classes=classes)
+        public = forecast.facts_of(source, records=records, shape=shape)
     # What is wrong with the budget is said before ten seconds pass.
     option("datalens", {}, public, {"epsilon": epsilon, "delta": delta})
     rates = None
@@ -52,6 +65,6 @@ def plan(
         typer.echo(sentence)
     for sentence in found.refused:
         typer.echo(f"Left out: {sentence}")
-    if dataset is None and public.shape[1] == public.shape[2]:
-        image_size = public.shape[1]  # a folder's pictures would be brought to another
-    typer.echo(forecast.verdict(found, image_size))
+    if source is not None and source.assumed:
+        typer.echo(source.assumed)
+    typer.echo(forecast.verdict(found, source))

@@ -94,6 +94,8 @@ def show_ledger(
             typer.echo(printable(sentence), err=True)
         if found:
             typer.echo(ledgers.key_sentence())
+        if refused and not found:
+            raise typer.Exit(2)
         return
     new = cap is not None and name not in ledgers.names()
     ledger = ledgers.opened(name) if cap is None else ledgers.capped(name, cap, delta)

@@ -8,12 +8,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from datalens.errors import DataLensError
-from datalens.workflows.report.page import render
-from datalens.workflows.watch.state import Follower
+
+if TYPE_CHECKING:
+    from datalens.workflows.watch.state import Follower
 
 HOST = "127.0.0.1"
 POLICY = (
@@ -44,9 +47,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, run: Path, *, port: int = 0) -> None:
         self.token = secrets.token_urlsafe(24)
-        self.follower = Follower(run)
-        name = self.follower.name
-        self.page = render("watch.html.j2", script="watch.js", policy=POLICY, run=name)
+        self.run = run
         self.lock = threading.Lock()
         self.asked = -math.inf
         """When somebody last asked for the state."""
@@ -55,6 +56,20 @@ class Server(ThreadingHTTPServer):
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
             raise DataLensError(f"Port {port} cannot be used ({error}); give another.") from None
+
+    @cached_property
+    def follower(self) -> "Follower":
+        """Imported when a page asks: it needs PyTorch, and the address is printed at once."""
+        from datalens.workflows.watch.state import Follower
+
+        return Follower(self.run)
+
+    @cached_property
+    def page(self) -> str:
+        """The page, which asks for all that changes."""
+        from datalens.workflows.report.page import render
+
+        return render("watch.html.j2", script="watch.js", policy=POLICY, run=self.follower.name)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A browser that goes away in the middle of an answer is nobody's concern."""

@@ -77,7 +77,9 @@ def test_an_example_is_a_record_up_and_its_partner_down(tmp_path: Path, sums: li
     made._watched.disable_hooks()
     loss = made._critic(fake, labels).sum() - made._critic(real, labels).sum()
     slow = torch.autograd.grad(loss, list(made._critic.parameters()))
-    assert torch.allclose(sums[0], torch.cat([g.flatten() for g in slow]), rtol=1e-3, atol=1e-4)
+    assert torch.allclose(
+        sums[0], torch.cat([g.flatten() for g in slow]).double(), rtol=1e-3, atol=1e-4
+    )
 
 
 def test_weights_of_the_critic_stay_within_the_clip(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Norms of gradients, clipping, and sums without rounding: rows of a matrix, one for each example."""
+"""Norms of gradients, clipping and exact sums: rows of a matrix, one for each example."""
 
 import math
 

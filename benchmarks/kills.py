@@ -1,6 +1,7 @@
 """What 200 kills at random moments cost: one table.
 
-    python benchmarks/kills.py --out docs/results/kills
+    python benchmarks/kills.py
+    python benchmarks/kills.py --kinds mixture   # one of them: they can run side by side
 
 Runs on `digits` are killed (SIGKILL) after a time that is uniform over the length of a run, and
 resumed and killed again until they end. Kills and checks are those of tests/privacy/test_kills.py:
@@ -58,11 +59,14 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads((folder / f"{kind}.json").read_text()) for kind in KILLS]
+    """What there is by now."""
+    files = [folder / f"{kind}.json" for kind in KILLS]
+    return [json.loads(file.read_text()) for file in files if file.exists()]
 
 
 def page(found: list[dict[str, Any]]) -> str:
     minutes = sum(each["seconds"] for each in found) / 60
+    machine = found[0]["machine"]
     settings = "; ".join(
         f"{NAMES[each['kind']]}: {', '.join(f'{k} {v}' for k, v in each['settings'].items())}"
         for each in found
@@ -72,18 +76,20 @@ def page(found: list[dict[str, Any]]) -> str:
         f"{table(found)}\n"
         "Made by `python benchmarks/kills.py`, which says how. Data: `digits`, epsilon 8."
         f" Settings: {settings}. Seed {found[0]['seed']}; what a kill meets also depends on the"
-        f" machine's speed. {minutes:.0f} minutes on {found[0]['machine']}, beside other work.\n"
+        f" machine's speed. {minutes:.0f} minutes on {machine['cores']} cores of an {machine['processor']}, the kinds"
+        " side by side and beside other work.\n"
     )
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kinds", nargs="+", choices=KILLS, default=list(KILLS))
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--out", type=Path, default=Path("docs/results/kills"))
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    for kind, kills in KILLS.items():
-        result = measure(kind, kills, chosen.seed)
+    for kind in chosen.kinds:
+        result = measure(kind, KILLS[kind], chosen.seed)
         (chosen.out / f"{kind}.json").write_text(json.dumps(result, indent=1) + "\n")
         print(json.dumps(result), flush=True)
     (chosen.out / "README.md").write_text(page(read(chosen.out)))

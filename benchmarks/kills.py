@@ -65,19 +65,19 @@ def read(folder: Path) -> list[dict[str, Any]]:
 
 
 def page(found: list[dict[str, Any]]) -> str:
-    minutes = sum(each["seconds"] for each in found) / 60
+    """The table, and how it was made."""
     machine = found[0]["machine"]
-    settings = "; ".join(
-        f"{NAMES[each['kind']]}: {', '.join(f'{k} {v}' for k, v in each['settings'].items())}"
+    made = [
+        f"- {NAMES[each['kind']]}: {', '.join(f'{k} {v}' for k, v in each['settings'].items())};"
+        f" {each['seconds'] / 60:.0f} minutes"
         for each in found
-    )
+    ]
     return (
-        "# Kills at random moments\n\n"
-        f"{table(found)}\n"
-        "Made by `python benchmarks/kills.py`, which says how. Data: `digits`, epsilon 8."
-        f" Settings: {settings}. Seed {found[0]['seed']}; what a kill meets also depends on the"
-        f" machine's speed. {minutes:.0f} minutes on {machine['cores']} cores of an {machine['processor']}, the kinds"
-        " side by side and beside other work.\n"
+        f"# Kills at random moments\n\n{table(found)}\n"
+        "Made by `python benchmarks/kills.py`, which says how, on the data set `digits` at epsilon"
+        f" 8 and seed {found[0]['seed']}. Which instruction a kill meets depends on the machine's"
+        f" speed, too: {machine['cores']} cores of an {machine['processor']}, kinds side by"
+        " side and beside other work.\n\n" + "\n".join(made) + "\n"
     )
 
 

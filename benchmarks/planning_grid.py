@@ -129,6 +129,10 @@ def _of(rows: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
 
 
 def predicted(method: str, settings: dict[str, Any], public: PublicFacts) -> float | None:
+    """What the planner says today. After a warm start the noise of votes follows from their steps:
+    what the start leaves of the budget differs in its last digits from what it left then."""
+    if settings.get("warm_start", True) and settings.get("steps") is not None:
+        settings = {name: value for name, value in settings.items() if name != "sigma"}
     expected = predict(METHODS[method](**settings).resolve(public))
     return expected and expected.accuracy
 

@@ -288,7 +288,7 @@ def test_a_run_is_not_resumed_on_another_ledger(
     with pytest.raises(DataLensError, match="is missing"):
         Session.resume(folder=folder)
     Ledger(tmp_path / "elsewhere" / "ledgers" / "x.sqlite")
-    with pytest.raises(DataLensError, match="knows nothing of this run"):
+    with pytest.raises(DataLensError, match="rows that are no longer the same"):
         make("datalens").fit(records(), session=Session.resume(folder=folder))
 
 

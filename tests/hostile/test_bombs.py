@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from datalens.data import load
 from datalens.data.idx import read_idx_images, read_idx_labels
@@ -177,6 +178,7 @@ PICTURES = {
 def test_pictures(name: str, tmp_path: Path) -> None:
     (tmp_path / "pets" / "ant").mkdir(parents=True)
     (tmp_path / "pets" / "bee").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "pets" / "bee" / "1.png")
     (tmp_path / "pets" / "ant" / name).write_bytes(PICTURES[name])
     read = lambda: load(str(tmp_path / "pets"), image_size=8)
     assert not confined(read, names=(name,), mebibytes=96)
@@ -186,6 +188,7 @@ def test_pictures(name: str, tmp_path: Path) -> None:
 def test_a_picture_takes_12_bytes_a_pixel(side: int, tmp_path: Path) -> None:
     (tmp_path / "pets" / "ant").mkdir(parents=True)
     (tmp_path / "pets" / "bee").mkdir()
+    Image.new("L", (8, 8)).save(tmp_path / "pets" / "bee" / "1.png")
     (tmp_path / "pets" / "ant" / "1.png").write_bytes(png(side, side, rows=side))
     limit = 12 * side**2 // 2**20 + 16
     assert confined(lambda: load(str(tmp_path / "pets"), image_size=8), names=(), mebibytes=limit)

@@ -98,6 +98,7 @@ def picture(name: str) -> Break:
 def odd_folder(folder: Path) -> None:
     (folder / "pets" / "an\x1b[2Jt\n").mkdir(parents=True)
     (folder / "pets" / "bee").mkdir()
+    Image.new("L", (8, 8)).save(folder / "pets" / "bee" / "1.png")
     (folder / "pets" / "an\x1b[2Jt\n" / "\udcff\n.png").write_bytes(b"none")
 
 

@@ -36,7 +36,8 @@ def test_what_has_no_end_is_not_read(kind: str, name: str, tmp_path: Path) -> No
         file.symlink_to({"zero": Path("/dev/zero"), "circle": file}[kind])
     names = (file.name, "run", "step-00003", "own")
     taken = confined(lambda: reader.read(tmp_path), names=names, mebibytes=96)
-    assert not taken or name in ("student", "teachers")  # such a checkpoint is as good as none
+    # Such a checkpoint is as good as none, and of such a link verify says that it leads nowhere.
+    assert not taken or name in ("student", "teachers") or (name in VERIFIED and kind == "circle")
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,8 @@ def test_everything_says_so(seed: int | None, tmp_path: Path) -> None:
 
 def test_it_stays_off_the_ledger_of_the_data(own_home: Path) -> None:
     DcGan(**SMALL).fit(records())
-    assert [p.name for p in (own_home / "ledgers").iterdir()] == ["spots.NOT-PRIVATE.sqlite"]
+    ledgers = [path.name for path in (own_home / "ledgers").glob("*.sqlite")]
+    assert ledgers == ["spots.NOT-PRIVATE.sqlite"]
     (found,) = Ledger(ledger_path("spots.NOT-PRIVATE")).standing().runs.values()
     assert found.state == "ended" and found.reserved == [] and found.spent == []
 

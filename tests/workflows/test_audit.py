@@ -121,10 +121,10 @@ def test_figures_of_a_run_stay_inside_it(command: Any, tmp_path: Path) -> None:
 
 
 def test_an_exceeded_claim_is_exit_code_1(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def bare(self: TopAgg, tally: Any, *, noise: Any, key: str) -> Any:
-        return tally
+    def none(self: TopAgg, shape: Any, *, noise: Any, key: str) -> Any:
+        return np.zeros(shape, dtype=np.int64)
 
-    monkeypatch.setattr(TopAgg, "release", bare)
+    monkeypatch.setattr(TopAgg, "draw", none)
     code, out, _ = command("--trials", 400, "--runs", 20)
     assert code == 1 and "EXCEEDED" in out and "does NOT hold" in out
 

@@ -43,6 +43,7 @@ def test_the_whole_way(run: Any, method: tuple[object, ...], own_home: Path) -> 
         "config.toml",
         "ledger.json",
         "certificate.json",
+        "certificate.sig",
         "classifier.safetensors",
         "report.html",
         "log.jsonl",

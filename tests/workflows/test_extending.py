@@ -58,9 +58,9 @@ def test_a_method_from_another_package(installed: Path, tmp_path: Path) -> None:
     fit = ["fit", own, "--classes", "2", "--method", "class-means", "--epsilon", "50"]
     fitted = datalens(*fit, "--out", run, "--json", site=installed)
     assert fitted["private"] and 49 < fitted["epsilon"]["certified"] <= 50
-    found = datalens("verify", run, "--json", site=installed)
-    assert found["holds"] and found["private"]
-    assert found["not_checked"] == ["what class-means, a method that is not ours, should buy"]
+    found = json.loads(datalens("verify", run, "--json", site=installed).stdout)
+    assert not found["holds"] and found["private"]
+    assert len(found["wrong"]) == 1 and "class-means is not one of DataLens" in found["wrong"][0]
     out = str(tmp_path / "drawn.npz")
     datalens("sample", run, "--count", "20", "--out", out, "--json", site=installed)
     with np.load(out) as drawn:
@@ -85,12 +85,13 @@ def test_a_package_that_is_broken_is_named_and_harms_no_other(installed: Path) -
         (installed / "class_means.py").write_text(code)
 
 
-def test_without_the_package_its_run_is_still_verified(installed: Path, tmp_path: Path) -> None:
+def test_without_the_package_its_figures_are_compared(installed: Path, tmp_path: Path) -> None:
     images = np.zeros((20, 8, 8), dtype=np.uint8)
     np.savez(tmp_path / "own.npz", images=images, labels=np.arange(20) % 2)
     own, run = str(tmp_path / "own.npz"), str(tmp_path / "run")
     fit = ["fit", own, "--classes", "2", "--method", "class-means", "--epsilon", "5"]
     datalens(*fit, "--out", run, "--json", site=installed)
-    assert datalens("verify", run, "--json", site=tmp_path)["holds"]
+    found = json.loads(datalens("verify", run, "--json", site=tmp_path).stdout)
+    assert not found["holds"] and len(found["wrong"]) == 1
     refused = datalens("sample", run, "--count", "5", "--out", "x.npz", site=tmp_path)
     assert refused.returncode == 2 and "unknown method, 'class-means'" in refused.stderr

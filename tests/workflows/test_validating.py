@@ -127,7 +127,7 @@ def test_the_test_split_is_not_taken_for_public(
     np.savez(tmp_path / "turned.npz", images=digits.images[:99:-1], labels=digits.labels[:99:-1])
     np.savez(tmp_path / "part.npz", images=digits.images[150:], labels=digits.labels[150:])
     np.savez(tmp_path / "others.npz", images=digits.images[:100], labels=digits.labels[:100])
-    bought = ("--on", "own", "--image-size", 8, "--private-validation", 1, "--out", "v")
+    bought = ("--on", "own", "--image-size", 8, "--grey", "--private-validation", 1, "--out", "v")
     for known in ("own/test", "own", "turned.npz", "part.npz"):
         refused = run("evaluate", known, *bought)
         assert refused.code == 2 and f"{known} holds the very records" in refused.err, refused.err

@@ -270,7 +270,7 @@ def test_pages_can_be_followed(
     named = {word for each in steps for word in each.words}
     for name in named & {"run", "run1", "run2", "run3"} - made:  # a reader has these from elsewhere
         fit = ["fit", "pictures", "--epsilon", "8", "--method", "class-gaussian", "--out", name]
-        fitted = run(*fit, *briefly(fit))
+        fitted = run(*fit, *briefly(fit), "--ledger", "pictures")
         assert fitted.code == 0, fitted.err
     stand_ins = STAND_INS | lay_out(page, here, run, monkeypatch)
     for step in steps:

@@ -24,6 +24,13 @@ from datalens.synthesizers.session import Session, run_of
 from . import spender
 
 PRELOADED = ["tests.privacy.spender"]
+PRELOADED_TO_TRAIN = [
+    "datalens.workflows.fitting",
+    "datalens.classifiers.dpsgd",
+    "opendp.prelude",
+    "sklearn.datasets",
+]
+"""What takes a second to import: kills are to meet runs at work."""
 KILLS = {"mixture": 67, "votes": 67, "dp-sgd": 66}
 SEED = 6
 
@@ -107,7 +114,7 @@ class Toll(NamedTuple):
 
 def kill_training(folder: Path, kind: str, kills: int, chance: random.Random) -> Toll:
     """Runs are killed and gone on with until they end, one after the other on one ledger."""
-    CONTEXT.set_forkserver_preload([*PRELOADED, "datalens.workflows.fitting"])
+    CONTEXT.set_forkserver_preload([*PRELOADED, *PRELOADED_TO_TRAIN])
     started = time.monotonic()
     assert not killed_after(600, spender.train, folder, folder / "whole", kind)
     length = time.monotonic() - started

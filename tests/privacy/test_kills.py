@@ -103,7 +103,7 @@ class Toll(NamedTuple):
 
     kills: int
     runs: int
-    """That had begun, each killed and resumed until it ended."""
+    """That had begun. Those that were killed were resumed until they ended."""
     charges: int
     """In the ledgers, of all these runs; none is missing, and none was made twice."""
     lost: int
@@ -126,8 +126,12 @@ def kill_training(folder: Path, kind: str, kills: int, chance: random.Random) ->
                 break  # killed before it began: such a run has cost nothing
             if out.name in lines(folder / spender.ENDED):
                 break
-            after = chance.uniform(0, length) if killed < kills else 600
-            killed += killed_after(after, spender.train, folder, out, kind)
+            fresh, started = not out.exists(), time.monotonic()
+            after = chance.uniform(0, 1.2 * length) if killed < kills else 600
+            still = killed_after(after, spender.train, folder, out, kind)
+            killed += still
+            if fresh and not still:  # other programs come and go
+                length = time.monotonic() - started
         if not (out / "config.toml").exists():
             shutil.rmtree(out)
             continue

@@ -4,9 +4,9 @@
     python benchmarks/kills.py --kinds mixture   # one of them: they can run side by side
 
 Runs on `digits` are killed (SIGKILL) after a time that is uniform over the length of a run and a
-fifth more, and resumed and killed again until they end. Kills and checks are those of tests/privacy/test_kills.py:
-if a charge were lost, or a key had two releases, or a run that ended did not verify, this would
-fail. docs/resuming.md has the table.
+fifth more, and resumed and killed again until they end. Kills and checks are those of
+tests/privacy/test_kills.py: if a charge were lost, or a key had two releases, or a run that ended
+did not verify, this would fail. docs/resuming.md has the table.
 """
 
 import argparse

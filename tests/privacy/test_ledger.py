@@ -95,15 +95,21 @@ def _copied(ledger: Path, *, rows: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    "edit", ["UPDATE entries SET body = replace(body, '3', '4') WHERE row = 2"]
+    "edit",
+    [
+        """UPDATE entries SET body = replace(body, '"count": 1', '"count": 2') WHERE row = 2""",
+        "DELETE FROM entries WHERE row = 2",
+    ],
+    ids=["a row edited", "a row deleted"],
 )
 def test_nothing_is_charged_to_an_altered_ledger(ledger: Ledger, edit: str) -> None:
-    ledger.spend("run", "a", EVENT, count=1)
+    for key in "ab":
+        ledger.spend("run", key, EVENT, count=1)
     with sqlite3.connect(ledger.path) as database:
         database.execute(edit)
     database.close()
     for refused in (
-        lambda: ledger.spend("run", "b", EVENT, count=1),
+        lambda: ledger.spend("run", "c", EVENT, count=1),
         lambda: ledger.settle("run", {}),
         lambda: ledger.charges("run"),
         lambda: ledger.extract("run"),
@@ -209,9 +215,9 @@ def test_rows_are_on_disk_when_they_are_committed(
     ledger = Ledger(tmp_path / "new.sqlite")
     ledger.reserve("run", [Charge(event=EVENT, count=1)], facts={})
     ledger.spend("run", "a", EVENT, count=1)
-    ledger.settle("run")
+    ledger.settle("run", {})
     writing = [modes for changes, *modes in found if changes]
-    assert len(writing) >= 4 and writing == [[3, 1, "delete"]] * len(writing)  # 3 is EXTRA
+    assert writing == [[3, 1, "delete"]] * 3  # of each row; 3 is EXTRA
 
 
 def test_rows_are_salted_by_the_operating_system(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from datalens.data import Records
+from datalens.synthesizers.frozen import FrozenPlan
 from datalens.synthesizers.session import Session, new_secret, run_of
 from datalens.workflows.fitting import fit_run, make_synthesizer, resume_run
 from datalens.workflows.source import Source
@@ -35,9 +37,9 @@ def test_nobody_else_can_read_what_is_internal(
     out, found = tmp_path / "run", list[Path]()
     reserve = Session.reserve
 
-    def crash(self: Session, plan: object) -> None:
+    def crash(self: Session, plan: FrozenPlan, records: Records) -> None:
         found.extend(readable_by_others(self.folder))
-        reserve(self, plan)  # type: ignore[arg-type]
+        reserve(self, plan, records)
         raise KeyboardInterrupt
 
     learner = make_synthesizer(
@@ -87,7 +89,7 @@ def test_halves_of_files_that_a_crash_left_are_removed_on_resume(
         "class-gaussian", preset="auto", data_name="digits", overrides={"epsilon": 1.0}
     )
 
-    def crash(self: Session, plan: object) -> None:
+    def crash(self: Session, plan: FrozenPlan, records: Records) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

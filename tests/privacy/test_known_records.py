@@ -43,13 +43,14 @@ def changed_pixel() -> Images:
         (images()[:20], True),
         (np.concatenate([images(), images(1, 20_000)]), True),
         (np.concatenate([images()[:4], images(1, 200)]), True),
+        (np.concatenate([images()[:4], images(1, 20_000)]), True),
         (np.concatenate([images()[:1], images(1, 200)]), False),  # below a hundredth: by chance
         (images(1), False),
         (255 - images(), False),
         (images().reshape(300, 1, 4, 16), False),
     ],
     ids=[
-        "the same", "one pixel", "another order", "a part", "and many more", "one in fifty",
+        "the same", "one pixel", "another order", "a part", "and many more", "one in fifty", "a part, and many more",
         "one in two hundred", "others", "negatives", "another shape",
     ],
 )  # fmt: skip

@@ -2,12 +2,16 @@
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from datalens.data import Records
+from datalens.errors import DataLensError
+from datalens.privacy.ledger import ledger_path
 from datalens.synthesizers.frozen import FrozenPlan
 from datalens.synthesizers.session import Session, new_secret, run_of
 from datalens.workflows.fitting import fit_run, make_synthesizer, resume_run
@@ -79,6 +83,30 @@ def test_runs_of_the_same_second_have_secrets_of_their_own(
     runs = [Session.start(ledger="a", folder=tmp_path / f"{n}" / "internal") for n in range(3)]
     assert len({run.secret for run in runs}) == len({run_of(run.folder) for run in runs}) == 3
     assert all(len(run.secret) == 32 for run in runs)
+
+
+def test_a_resumed_run_notices_that_its_ledger_was_put_back(tmp_path: Path) -> None:
+    session = Session.start(ledger="a", folder=tmp_path / "internal")
+    shutil.copy(session.ledger.path, tmp_path / "copy")
+    session.ledger.reserve(session.run, [], facts={})
+    Session.resume(folder=session.folder)
+    shutil.copy(tmp_path / "copy", session.ledger.path)
+    with pytest.raises(DataLensError, match="no longer the same"):
+        Session.resume(folder=session.folder)
+    ledger_path("a").unlink()
+    with pytest.raises(DataLensError, match="is missing"):
+        Session.resume(folder=session.folder)
+
+
+def test_only_a_seed_makes_floating_point_noise_repeatable(tmp_path: Path) -> None:
+    def drawn(seed: int | None) -> list[float]:
+        session = Session.start(ledger="a", folder=tmp_path / f"{seed}", seed=seed)
+        values = np.zeros(3)
+        noise = (session.float_noise.add(values, sigma=1.0, key="a") for _ in range(2))
+        return [float(np.abs(each).sum()) for each in noise]
+
+    private, seeded = drawn(None), drawn(1)
+    assert private[0] != private[1] and seeded[0] == seeded[1]
 
 
 def test_halves_of_files_that_a_crash_left_are_removed_on_resume(

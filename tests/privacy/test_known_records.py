@@ -50,8 +50,8 @@ def changed_pixel() -> Images:
         (images().reshape(300, 1, 4, 16), False),
     ],
     ids=[
-        "the same", "one pixel", "another order", "a part", "and many more", "one in fifty", "a part, and many more",
-        "one in two hundred", "others", "negatives", "another shape",
+        "the same", "one pixel", "another order", "a part", "and many more", "one in fifty",
+        "a part, and many more", "one in two hundred", "others", "negatives", "another shape",
     ],
 )  # fmt: skip
 def test_an_overlap_is_seen(known: KnownRecords, others: Images, recognised: bool) -> None:

@@ -107,7 +107,7 @@ def test_what_is_no_plain_file_is_refused_and_not_waited_for(kind: str, tmp_path
         path.mkdir()
     else:
         path.symlink_to({"device": Path("/dev/null"), "circle": path}[kind])
-    with pytest.raises(DataLensError, match="is no plain file|cannot be used"):
+    with pytest.raises(DataLensError, match=r"is no plain file|cannot be used"):
         Ledger(path)
 
 
@@ -125,7 +125,7 @@ def test_a_ledger_that_was_made_anew_during_a_run_is_refused(ledger: Ledger) -> 
 
 
 def test_an_edit_is_noticed_whatever_the_journal_and_the_clock_say(tmp_path: Path) -> None:
-    """Whoever edits may hold the file open, in a journal mode that leaves it as it was."""
+    """Whoever edits may hold the file open, and keep its changes in a journal of another kind."""
     path = tmp_path / "data.sqlite"
     ledger = Ledger(path, clock=lambda: datetime(1, 1, 1, tzinfo=UTC))
     ledger.reserve("run", [Charge(event=EVENT, count=5)], facts={})

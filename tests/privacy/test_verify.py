@@ -430,6 +430,12 @@ def test_without_its_configuration_nothing_else_can_be_stated(run: Path, what: s
     assert any("another description of the data" in said for said in contradictions(run))
 
 
+def test_without_its_configuration_another_budget_is_seen(run: Path) -> None:
+    (run / "config.toml").unlink()
+    edit_json(run / "certificate.json", lambda c: c["budget"].update(epsilon=0.1))
+    assert any("another budget than was reserved" in said for said in contradictions(run))
+
+
 def edit_json(file: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     body = json.loads(file.read_text())
     edit(body)
@@ -607,6 +613,7 @@ def another_method(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> N
 DERIVED: dict[str, Change] = {
     "noise of class sums doubled": times(2, "class-sums"),
     "noise of second moments a fifth more": times(1.2, "second-moments"),
+    "noise of class sums a little more": times(1.002, "class-sums"),
     "noise of clusters doubled": times(2, "cluster-sums"),
     "noise of their spread doubled": times(2, "cluster-moments"),
     "noise of the labeller doubled": times(2, "gradient-sums"),

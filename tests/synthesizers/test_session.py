@@ -98,6 +98,21 @@ def test_a_resumed_run_notices_that_its_ledger_was_put_back(tmp_path: Path) -> N
         Session.resume(folder=session.folder)
 
 
+def test_records_are_recognised_also_where_their_seal_was_removed(tmp_path: Path) -> None:
+    """Others at the same positions would reach teachers that know those before."""
+    images = np.random.default_rng(0).integers(0, 256, (9, 1, 8, 8), dtype=np.uint8)
+    own, others = (Records.from_arrays(i, np.arange(9) % 3, n_classes=3) for i in (images, ~images))
+    session = Session.start(ledger="a", folder=tmp_path / "internal")
+    session.recognise(own)
+    session.ledger.reserve(session.run, [], facts={})
+    session.recognise(own)
+    with pytest.raises(DataLensError, match="started on other records"):
+        session.recognise(others)
+    (session.folder / "records").unlink()
+    with pytest.raises(DataLensError):
+        session.recognise(others)
+
+
 def test_only_a_seed_makes_floating_point_noise_repeatable(tmp_path: Path) -> None:
     def drawn(seed: int | None) -> list[float]:
         session = Session.start(ledger="a", folder=tmp_path / f"{seed}", seed=seed)

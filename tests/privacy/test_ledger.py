@@ -98,8 +98,16 @@ def test_links_to_a_ledger_share_its_budget(
             Ledger(path).spend("run", "more", EVENT, count=1)
 
 
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "circle"])
-def test_what_is_no_plain_file_is_refused_and_not_waited_for(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind, sentence",
+    [
+        ("pipe", "is no plain file"),
+        ("device", "is no plain file"),
+        ("folder", "is no plain file"),
+        ("circle", "cannot be used"),
+    ],
+)
+def test_what_is_no_plain_file_is_refused(kind: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "data.sqlite"
     if kind == "pipe":
         os.mkfifo(path)
@@ -107,7 +115,7 @@ def test_what_is_no_plain_file_is_refused_and_not_waited_for(kind: str, tmp_path
         path.mkdir()
     else:
         path.symlink_to({"device": Path("/dev/null"), "circle": path}[kind])
-    with pytest.raises(DataLensError, match=r"is no plain file|cannot be used"):
+    with pytest.raises(DataLensError, match=sentence):
         Ledger(path)
 
 

@@ -274,6 +274,15 @@ def one_step_less(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> No
             mechanism["count"] -= 5
 
 
+def one_step_more(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Charged and counted, but not set aside."""
+    more = {**rows[-2], "key": "spend/votes/more", "body": dict(rows[-2]["body"])}
+    rows.insert(-1, more)
+    for mechanism in certificate["mechanisms"]:
+        if mechanism["what"] == "votes":
+            mechanism["count"] += 5
+
+
 def unpaid(*kinds: str, leaving: int = 0) -> Change:
     """Reserved, but all charges of these kinds left out, up to a few."""
 
@@ -302,6 +311,7 @@ FORGERIES: dict[str, Change] = {
     "no votes": without("votes"),
     "no sums": without("class-sums"),
     "one step less": one_step_less,
+    "one step more": one_step_more,
     "a round of clusters unpaid": unpaid("cluster-sums", leaving=2),
     "all clusters unpaid, not their spread": unpaid("cluster-sums"),
     "moments unpaid, not their clusters": unpaid("second-moments"),

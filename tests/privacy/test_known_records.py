@@ -43,6 +43,7 @@ def changed_pixel() -> Images:
         (images()[:20], True),
         (np.concatenate([images(), images(1, 20_000)]), True),
         (np.concatenate([images()[:4], images(1, 200)]), True),
+        (np.concatenate([images()[:4], images(1, 20_000)]), True),
         (np.concatenate([images()[:1], images(1, 200)]), False),  # below a hundredth: by chance
         (images(1), False),
         (255 - images(), False),
@@ -50,7 +51,7 @@ def changed_pixel() -> Images:
     ],
     ids=[
         "the same", "one pixel", "another order", "a part", "and many more", "one in fifty",
-        "one in two hundred", "others", "negatives", "another shape",
+        "a part, and many more", "one in two hundred", "others", "negatives", "another shape",
     ],
 )  # fmt: skip
 def test_an_overlap_is_seen(known: KnownRecords, others: Images, recognised: bool) -> None:

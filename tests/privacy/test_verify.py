@@ -274,6 +274,15 @@ def one_step_less(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> No
             mechanism["count"] -= 5
 
 
+def one_step_more(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Charged and counted, but not set aside."""
+    more = {**rows[-2], "key": "spend/votes/more", "body": dict(rows[-2]["body"])}
+    rows.insert(-1, more)
+    for mechanism in certificate["mechanisms"]:
+        if mechanism["what"] == "votes":
+            mechanism["count"] += 5
+
+
 def unpaid(*kinds: str, leaving: int = 0) -> Change:
     """Reserved, but all charges of these kinds left out, up to a few."""
 
@@ -302,6 +311,7 @@ FORGERIES: dict[str, Change] = {
     "no votes": without("votes"),
     "no sums": without("class-sums"),
     "one step less": one_step_less,
+    "one step more": one_step_more,
     "a round of clusters unpaid": unpaid("cluster-sums", leaving=2),
     "all clusters unpaid, not their spread": unpaid("cluster-sums"),
     "moments unpaid, not their clusters": unpaid("second-moments"),
@@ -428,6 +438,12 @@ def test_without_its_configuration_nothing_else_can_be_stated(run: Path, what: s
     (run / "config.toml").unlink()
     edit_json(run / "certificate.json", lambda c: c["data"].update({what: 7, "name": "others"}))
     assert any("another description of the data" in said for said in contradictions(run))
+
+
+def test_without_its_configuration_another_budget_is_seen(run: Path) -> None:
+    (run / "config.toml").unlink()
+    edit_json(run / "certificate.json", lambda c: c["budget"].update(epsilon=0.1))
+    assert any("another budget than was reserved" in said for said in contradictions(run))
 
 
 def edit_json(file: Path, edit: Callable[[dict[str, Any]], object]) -> None:
@@ -607,6 +623,7 @@ def another_method(certificate: dict[str, Any], rows: list[dict[str, Any]]) -> N
 DERIVED: dict[str, Change] = {
     "noise of class sums doubled": times(2, "class-sums"),
     "noise of second moments a fifth more": times(1.2, "second-moments"),
+    "noise of class sums a little more": times(1.002, "class-sums"),
     "noise of clusters doubled": times(2, "cluster-sums"),
     "noise of their spread doubled": times(2, "cluster-moments"),
     "noise of the labeller doubled": times(2, "gradient-sums"),

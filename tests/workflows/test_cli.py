@@ -605,6 +605,30 @@ def test_an_abandoned_run_can_be_ended(run: Any, own_home: Path) -> None:
     assert run("ledger", "mine", "--end", "nobody").code == 2
 
 
+def test_a_run_that_was_ended_while_under_way_spends_no_more(
+    run: Any, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had set aside may be another's by then."""
+    from datalens.privacy.ledger import Ledger
+
+    spend, codes = Ledger.spend, []
+
+    def ended(self: Ledger, run_: str, *words: Any, **more: Any) -> None:
+        spend(self, run_, *words, **more)
+        codes.append(run("ledger", "digits", "--end", run_).code)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "spend", ended)
+        words = ("--method", "class-gaussian", "--epsilon", "2", "--out", tmp_path / "a")
+        stopped = run("fit", "digits", *words)
+    assert stopped.code == 2 and "has been settled and can spend no more" in stopped.err
+    assert codes == [0] and not (tmp_path / "a" / "certificate.json").exists()
+    assert [row.kind for row in Ledger(own_home / "ledgers" / "digits.sqlite").rows()] == [
+        "reserve", "spend", "settle",
+    ]  # fmt: skip
+    assert run("fit", "digits", "--out", tmp_path / "a", "--resume").code == 2
+
+
 @pytest.mark.parametrize(
     "words, sentence",
     [

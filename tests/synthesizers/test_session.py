@@ -35,9 +35,9 @@ def test_nobody_else_can_read_what_is_internal(
     out, found = tmp_path / "run", list[Path]()
     reserve = Session.reserve
 
-    def crash(self: Session, plan: object) -> None:
+    def crash(self: Session, plan: object, records: object) -> None:
         found.extend(readable_by_others(self.folder))
-        reserve(self, plan)  # type: ignore[arg-type]
+        reserve(self, plan, records)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
     learner = make_synthesizer(
@@ -87,7 +87,7 @@ def test_halves_of_files_that_a_crash_left_are_removed_on_resume(
         "class-gaussian", preset="auto", data_name="digits", overrides={"epsilon": 1.0}
     )
 
-    def crash(self: Session, plan: object) -> None:
+    def crash(self: Session, plan: object, records: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

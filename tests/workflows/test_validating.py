@@ -64,7 +64,7 @@ def test_of_a_run_it_lies_beside_it_and_is_not_exported(
     assert run("verify", "r/validation").code == 0
     for other in (("export", "--out", "p"), ("sample", "--count", 5, "--out", "p"), ("report",)):
         refused = run(other[0], "r/validation", *other[1:])
-        assert refused.code == 2 and "is a figure that was bought" in refused.err
+        assert refused.code == 2 and "holds one accuracy, not a run" in refused.err
     run("export", "r", "--out", "public")
     assert not (tmp_path / "public/validation").exists()
 

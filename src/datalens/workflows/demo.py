@@ -56,7 +56,7 @@ def run_demo(out: Path) -> None:
 
     typer.echo(
         f"\nepsilon    {rounded_up(result['epsilon']['certified'])} at delta {result['delta']:g}"
-        f"\naccuracy   {own.accuracy:.3f} datalens   {floor.accuracy:.3f} class-gaussian, the simplest"
+        f"\naccuracy   {own.accuracy:.3f} datalens   {floor.accuracy:.3f} class-gaussian"
         "\n           internal: computed on real images without noise, so do not publish them"
         f"\npicture    {out}/samples.png"
         f"\nreport     {out}/report.html"

@@ -147,7 +147,8 @@ def accounts(*, delta: float | None) -> tuple[list[Account], list[str]]:
 
 def table(found: Account) -> Table:
     """One line a run, and the total."""
-    rows = Table(title=f"{found.name}: epsilon at delta {found.delta:g}", title_justify="left")
+    title = f"{found.name}: epsilon at delta {found.delta:g}, added up by Renyi divergences"
+    rows = Table(title=title, title_justify="left")
     for name in ("run", "started", "method", "state", "reserved", "spent"):
         rows.add_column(name, no_wrap=name != "method", overflow="fold")
     for run in found.runs:

@@ -55,8 +55,8 @@ def refuse_figure(run: Path, method: Any) -> None:
     """What `evaluate --private-validation` has bought looks like a run, and is none."""
     if method == Validation.method:
         raise DataLensError(
-            f"{run} holds one accuracy, not a run: publish the folder as it is, and let others check"
-            " it with datalens verify."
+            f"{run} holds one accuracy, not a run: publish the folder as it is, and let others"
+            " check it with datalens verify."
         )
 
 

@@ -129,7 +129,7 @@ def test_the_terminal_says_what_is_internal(run: Any, half: Path) -> None:
     for word in ("accuracy 0.", "Inception Score", "FID", "coverage", "700 are copies", "density"):
         assert word in shown.out, word
     assert shown.out.rstrip().endswith(
-        "Internal: these figures come from real data that nobody has paid for."
+        "Internal: these figures were computed on real records without noise. Do not publish them."
     )
 
 

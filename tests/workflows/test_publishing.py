@@ -140,4 +140,4 @@ def test_other_data_on_a_ledger_are_noticed_and_let_in(
         made = METHODS["class-gaussian"](epsilon=1.0)
         fit_run(made, source, tmp_path / name, ledger="faces", seed=None)
         said = " ".join(capsys.readouterr().err.split())
-        assert ("used with other data" in said) is (name == "c")
+        assert ("no run is known that charged the ledger faces" in said) is (name == "c")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from datalens.errors import DataLensError, brief
+from datalens.errors import DataLensError, NotAdmitted, brief
 from datalens.files import replace_file
 from datalens.mechanism.events import Event
 from datalens.privacy.accountants import Charge
@@ -56,7 +56,7 @@ class BudgetExceeded(DataLensError):
     """The charge does not fit into what was reserved, or under the cap. Nothing was written."""
 
 
-class OverTheCap(BudgetExceeded):
+class OverTheCap(BudgetExceeded, NotAdmitted):
     """The plan does not fit under the cap: the run was not let in, and has no row."""
 
 

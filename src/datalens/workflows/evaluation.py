@@ -1,6 +1,6 @@
 """`datalens evaluate`: judge a run, or a file or folder of synthetic images.
 
-All figures come from real records that nobody has paid for: they are internal.
+All figures are computed on real records without noise: they are internal.
 """
 
 import math

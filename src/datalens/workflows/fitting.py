@@ -14,20 +14,14 @@ from typing import Any
 from datalens.data import Records
 from datalens.data.documents import reading
 from datalens.ensemble import ALONE, Ranks
-from datalens.errors import DataLensError
-from datalens.planning.cautions import cautions
-from datalens.privacy.ledger import OverTheCap, ledger_name_for
+from datalens.errors import DataLensError, NotAdmitted
+from datalens.privacy.ledger import ledger_name_for
 from datalens.privacy.rounding import rounded_up
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
 from datalens.synthesizers.protocol import Synthesizer
-from datalens.synthesizers.session import (
-    Member,
-    OtherLedger,
-    Session,
-    new_secret,
-)
+from datalens.synthesizers.session import Member, Session, new_secret
 from datalens.workflows.presets import load_preset
 from datalens.workflows.previews import Previews, write_sheet
 from datalens.workflows.progress import Listener, Watcher, marked, tidy_log
@@ -69,6 +63,7 @@ def fit_run(
     *,
     ledger: str | None,
     seed: int | None,
+    allow_large_delta: bool = False,
     quiet: bool = False,
     ranks: Ranks = ALONE,
     listeners: Sequence[Listener] = (),
@@ -95,17 +90,16 @@ def fit_run(
         secret=secret,
         ranks=ranks,
         named=ledger is not None,
+        allow_large_delta=allow_large_delta,
         files=source.fingerprint(),
     )
     watcher.say(f"{records.public.in_words()}; ledger {session.ledger.path.stem}.")
     if source.assumed:
         watcher.say(source.assumed)
-    for caution in cautions(plan):
-        watcher.say(f"Careful: {caution}")
     (out / "config.toml").write_text(plan.to_toml())
     try:
         return _run(learner, records, session, out, watcher)
-    except (OverTheCap, OtherLedger):
+    except NotAdmitted:
         shutil.rmtree(out)  # no run has begun
         raise
 
@@ -247,7 +241,7 @@ def _caption(certificate: dict[str, Any]) -> str:
     caption = f"{certificate['method']} on {certificate['data']['name']}"
     if certificate["epsilon"]:
         spent = certificate["epsilon"][certificate["budget"]["accountant"]]
-        cost = f"epsilon {rounded_up(spent, 3)}, delta {rounded_up(certificate['delta'], 6)}"
+        cost = f"epsilon {rounded_up(spent)}, delta {rounded_up(certificate['delta'], 6)}"
         caption = f"{cost}: {caption}"
     if not certificate["private"]:
         why = "seeded" if certificate["noise"]["kind"] == "seeded" else "nothing was protected"

@@ -6,13 +6,10 @@ from reprlib import repr as shown
 from typing import Any
 
 from datalens.errors import DataLensError
-from datalens.privacy.verify import contradictions
 from datalens.synthesizers import METHODS, Synthesizer
 from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
 from datalens.utility.validation import Validation
-from datalens.workflows.ledgers import ledger_of_run
-from datalens.workflows.suggesting import command
 
 
 def is_private(method: str) -> bool:
@@ -30,14 +27,6 @@ def load_classifier(run: Path) -> PrivateClassifier:
     """The private classifier of a finished run."""
     kind = CLASSIFIERS[_method(run, CLASSIFIERS)]
     return kind.load(run)
-
-
-def refuse_broken(run: Path) -> None:
-    """Refuse to draw from, or to publish, a run whose files contradict its certificate."""
-    if wrong := contradictions(run, ledger=ledger_of_run(run)):
-        raise DataLensError(
-            f"The certificate of {run} does not hold: {wrong[0]} See {command('verify', run)}."
-        )
 
 
 def holds_classifier(run: Path) -> bool:
@@ -66,8 +55,8 @@ def refuse_figure(run: Path, method: Any) -> None:
     """What `evaluate --private-validation` has bought looks like a run, and is none."""
     if method == Validation.method:
         raise DataLensError(
-            f"{run} is a figure that was bought: publish the folder as it is, and let others check"
-            " it with datalens verify."
+            f"{run} holds one accuracy, not a run: publish the folder as it is, and let others"
+            " check it with datalens verify."
         )
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import math
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from datalens.synthesizers.session import temporary_session
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
 from datalens.workflows.judged import Images, check_classes, is_run, learned_from, samples_of
+from datalens.workflows.progress import careful
 from datalens.workflows.runs import holds_classifier, load_any, load_classifier
 from datalens.workflows.source import Source
 
@@ -65,16 +65,19 @@ def validate(
         raise DataLensError(f"{folder} cannot be written ({error.strerror}).") from None
     try:
         with (
-            warnings.catch_warnings(record=True) as told,
-            _at_work(),
-            temporary_session(ledger=name, named=ledger is not None, seed=None) as session,
+            _at_work() as status,
+            careful(lambda words: _say(status.console, words)),
+            temporary_session(
+                ledger=name,
+                named=ledger is not None,
+                seed=None,
+                allow_large_delta=True,  # Laplace noise of this scale holds at delta 0 as well
+            ) as session,
         ):
             validation.fit(records, session=session)
     except BaseException:
         shutil.rmtree(folder)
         raise
-    for warning in told:
-        _say(str(warning.message))
     validation.save(folder)
     return _result(synthetic, source, validation, name, folder)
 
@@ -83,9 +86,9 @@ def _at_work() -> Status:
     return Console(stderr=True).status("A judge learns from the synthetic images ...")
 
 
-def _say(sentence: str) -> None:
+def _say(console: Console, sentence: str) -> None:
     """A word to the user, on stderr."""
-    Console(stderr=True).print(sentence, highlight=False, markup=False, soft_wrap=True)
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _refuse_what_is_not_public(synthetic: Path, source: Source) -> None:

@@ -21,10 +21,13 @@ from datalens.workflows.commands.options import (
 def verify(
     run: Annotated[Path, typer.Argument(help="A run folder or certificate.json.")],
     ledger: Annotated[
-        str | None, typer.Option(help="Also check the data's whole ledger: its name.")
+        str | None, typer.Option(help="Name of the data's ledger: check all its rows too.")
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Also check who signed: the owner's public key.")
+        str | None,
+        typer.Option(
+            help="Owner's public key, as datalens ledger prints it: check the signature too."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -35,7 +38,8 @@ def verify(
     from datalens.privacy.ledger import ledger_path
     from datalens.privacy.verify import claims_privacy, noise_of, said_by, unchecked
     from datalens.privacy.verify import verify as check
-    from datalens.workflows.ledgers import ledger_of_run, refuse_unknown
+    from datalens.synthesizers.session import ledger_of_run
+    from datalens.workflows.ledgers import refuse_unknown
 
     if ledger is not None:
         refuse_unknown(ledger)
@@ -66,16 +70,29 @@ def verify(
 
 
 def show_ledger(
-    name: Annotated[str | None, typer.Argument(help="A ledger; all if left out.")] = None,
-    cap: Annotated[float | None, typer.Option(help="Let the total never exceed this.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Of the cap and the totals.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a ledger. Default: list all.")] = None,
+    cap: Annotated[
+        float | None,
+        typer.Option(help="Largest epsilon that all runs on this ledger may spend together."),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="delta of the cap and of the epsilons shown. Default: the cap's, else 1e-5."
+        ),
+    ] = None,
     end: Annotated[
-        str | None, typer.Option(help="End this abandoned run; what it did not use returns.")
+        str | None,
+        typer.Option(
+            help="Abandoned run to end: what it has reserved and not spent is free again."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """What all runs on a data set have reserved and spent, and what a cap leaves."""
     from datalens.workflows import ledgers
+    from datalens.workflows.progress import careful
+    from datalens.workflows.terms import other_terms
 
     if name is None:
         if cap is not None or end is not None:
@@ -98,7 +115,8 @@ def show_ledger(
             raise typer.Exit(2)
         return
     new = cap is not None and name not in ledgers.names()
-    ledger = ledgers.opened(name) if cap is None else ledgers.capped(name, cap, delta)
+    with careful(lambda words: typer.echo(words, err=True)):
+        ledger = ledgers.opened(name) if cap is None else ledgers.capped(name, cap, delta)
     if end is not None:
         ledger.settle(end, {})
     account = ledgers.account(ledger, delta=delta)
@@ -107,6 +125,7 @@ def show_ledger(
         return
     Console().print(ledgers.table(account))
     typer.echo(ledgers.total_sentence(account))
+    Console().print(other_terms(ledgers.other_terms(account)))
     typer.echo(ledgers.cap_sentence(account))
     typer.echo(ledgers.key_sentence())
     if new:

@@ -31,12 +31,11 @@ def sample(
     """Draw images from a run. Costs no privacy, however many."""
     from datalens.workflows.outputs import Samples, check_target, write_samples
     from datalens.workflows.progress import counted
-    from datalens.workflows.runs import load_run, refuse_broken
+    from datalens.workflows.runs import load_run
     from datalens.workflows.suggesting import command
 
     check_target(out, count)
     synthesizer = load_run(run)
-    refuse_broken(run)
     wanted = None if labels is None else _classes(labels, synthesizer.class_names)
     private = synthesizer.certificate["private"]
     warning = "" if private else NOT_PRIVATE[synthesizer.certificate["noise"]["kind"]]

@@ -80,12 +80,12 @@ def bound(number: float) -> str:
     """The same for what is stated as the most: rounded up."""
     if abs(number) >= 1000:
         return f"{int(up_to_places(number, 0)):,}" if math.isfinite(number) else "inf"
-    return rounded_up(number, 3)
+    return rounded_up(number)
 
 
 def at_least(number: float) -> str:
     """The same for noise: rounded down."""
-    return f"{int(number):,}" if abs(number) >= 1000 else rounded_down(number, 3)
+    return f"{int(number):,}" if abs(number) >= 1000 else rounded_down(number)
 
 
 def decimal(number: float) -> str:

@@ -30,6 +30,7 @@ from datalens.mechanism.noise import (
 from datalens.privacy.known_records import KnownRecords
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
+from datalens.privacy.signing import public_key
 from datalens.synthesizers.frozen import FrozenPlan
 
 SEEDED = ".NOT-PRIVATE"
@@ -196,6 +197,7 @@ class Session(Member):
         """
         self._agree(plan)
         name = self.ledger.path.stem
+        public_key(self.ledger.path.parent)  # what could not be signed is not begun
         if self.known is not None and self.fresh:
             self._check_ledger(self.known, records)
         self._reserve(plan)

@@ -154,7 +154,7 @@ class Forger:
 Change = Callable[[Forger], object]
 
 
-def everywhere(what: str | None = None, **values: Any) -> Change:
+def everywhere(what: str | None = None, /, **values: Any) -> Change:
     """In all three places where a run states its charges; a callable changes what is there."""
 
     def change(forger: Forger) -> None:

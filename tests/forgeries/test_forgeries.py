@@ -67,8 +67,8 @@ def test_every_honest_run_holds(name: str, runs: Runs) -> None:
     run = runs(name)
     ledger, key = ledger_of(name), own_key()
     assert verify(run) == verify(run, ledger=ledger, key=key) == []
-    logged = ["log.jsonl: no hash covers it"] if (run / "log.jsonl").exists() else []
-    marked = ["NOT-PRIVATE.txt: no hash covers it"] if "NOT" in said_by(run) else []
+    logged = ["log.jsonl (no hash covers it)"] if (run / "log.jsonl").exists() else []
+    marked = ["NOT-PRIVATE.txt (no hash covers it)"] if "NOT" in said_by(run) else []
     assert unchecked(run, ledger=ledger, key=key) == [*marked, *logged]
     (run / "config.toml").unlink()
     (said,) = verify(run, ledger=ledger, key=key)
@@ -85,7 +85,7 @@ def test_no_forgery_holds(forgery: Forgery, runs: Runs) -> None:
     if forgery.said is BELIEVED:
         assert wrong == []
         assert {"who issued the certificate", "whether the ledger still has these rows"} <= {
-            words.split(":")[0] for words in unchecked(run)
+            words.split(" (")[0] for words in unchecked(run)
         }
     else:
         assert any(forgery.said in said for said in wrong), wrong
@@ -225,12 +225,12 @@ def test_what_is_not_checked_is_said(runs: Runs) -> None:
     (run / "generator.safetensors").unlink()
     assert verify(run) == []
     assert unchecked(run) == [
-        "generator.safetensors: it is not here",
-        "samples.png: it is not here",
-        "AUDIT\N{REPLACEMENT CHARACTER}[2J.txt: no hash covers it",
-        "log.jsonl: no hash covers it",
-        "who issued the certificate: give the owner's public key with --key",
-        "whether the ledger still has these rows: its owner names it with --ledger",
+        "generator.safetensors (it is not here)",
+        "samples.png (it is not here)",
+        "AUDIT\N{REPLACEMENT CHARACTER}[2J.txt (no hash covers it)",
+        "log.jsonl (no hash covers it)",
+        "who issued the certificate (give the owner's public key with --key)",
+        "whether the ledger still has these rows (its owner names it with --ledger)",
     ]
 
 

@@ -53,6 +53,6 @@ def test_a_damaged_key_is_refused_before_anything_is_spent(damage: str, own_home
         kept = {"cut": content[:32], "empty": b"", "longer": content + b"\n"}.get(damage, content)
         (folder / KEY).write_bytes(kept)
     images = np.zeros((20, 1, 8, 8), dtype=np.uint8)
-    with pytest.raises(DataLensError, match="signing key .* cannot be used .* from a backup"):
+    with pytest.raises(DataLensError, match=r"signing key .* cannot be used .* from a backup"):
         ClassGaussian(epsilon=1.0).fit(images, np.arange(20) % 2, n_classes=2, ledger="mine")
     assert Ledger(ledger_path("mine")).rows() == []

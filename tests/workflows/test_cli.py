@@ -80,8 +80,8 @@ def test_the_whole_way(run: Any, tmp_path: Path) -> None:
         "private": True,
         "wrong": [],
         "not_checked": [
-            "log.jsonl, which the ledger does not vouch for",
-            "who issued the certificate, for which --key takes the owner's public key",
+            "log.jsonl (no hash covers it)",
+            "who issued the certificate (give the owner's public key with --key)",
         ],
         "ledger": "digits",
     }

@@ -160,18 +160,18 @@ def unchecked(path: Path, *, ledger: Path | None = None, key: str | None = None)
         rows = own_rows(extract)
         files = rows[-1]["body"].get("files", {}) if rows else {}
         here = {each.name for each in file.parent.iterdir() if not each.is_dir()}
-        found += [f"{name}: it is not here" for name in sorted(files.keys() - here)]
+        found += [f"{name} (it is not here)" for name in sorted(files.keys() - here)]
         covered = {*files, file.name, "ledger.json", SIGNATURE}
-        found += [f"{name}: no hash covers it" for name in sorted(here - covered)]
+        found += [f"{name} (no hash covers it)" for name in sorted(here - covered)]
         plan = rows[0]["body"].get("plan", []) if rows else []
         spent = {charge["what"] for charge in charges_in(rows)}
         lost = ", ".join(charge["what"] for charge in plan if charge["what"] not in spent)
         if lost:
-            found.append(f"whether {lost} were released: they were reserved, and never charged")
+            found.append(f"whether {lost} were released (they were reserved, and never charged)")
     if key is None:
-        found.append("who issued the certificate: give the owner's public key with --key")
+        found.append("who issued the certificate (give the owner's public key with --key)")
     if ledger is None:
-        found.append("whether the ledger still has these rows: its owner names it with --ledger")
+        found.append("whether the ledger still has these rows (its owner names it with --ledger)")
     return [printable(words) for words in found]
 
 
@@ -281,7 +281,7 @@ def _check_configuration(
     certificate: dict[str, Any], rows: list[Row], told: dict[str, Any], config: Path
 ) -> list[str]:
     """Certificate and plan follow from the configuration."""
-    wrong = impossible(told)
+    wrong = impossible(told) if told["method"] in OURS else []
     if tomli_w.dumps(told).encode() != read_whole(config, at_most=MAX_TOML):
         wrong.append("config.toml is not as DataLens writes it: it may hold comments.")
     settings, data, facts = told["settings"], told["data"], certificate["facts"]

@@ -18,8 +18,8 @@ from datalens.workflows.commands.options import (
 )
 
 CHECKED = (
-    "Checked: bounds, noise and counts follow from config.toml, every epsilon from the charges, and"
-    " the charges, the certificate and the published files from the chain of hashes."
+    "Checked: bounds, noise and counts follow from config.toml, every epsilon follows from the"
+    " charges, and certificate, charges and published files fit one chain of hashes."
 )
 """What a certificate that holds has passed."""
 

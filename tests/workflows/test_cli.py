@@ -80,8 +80,8 @@ def test_the_whole_way(run: Any, tmp_path: Path) -> None:
         "private": True,
         "wrong": [],
         "not_checked": [
-            "log.jsonl, which the ledger does not vouch for",
-            "who issued the certificate, for which --key takes the owner's public key",
+            "log.jsonl (no hash covers it)",
+            "who issued the certificate (give the owner's public key with --key)",
         ],
         "ledger": "digits",
     }
@@ -651,7 +651,7 @@ def test_verify_looks_at_the_owners_ledger_where_it_is(
     import sqlite3
 
     run("fit", "digits", "--method", "class-gaussian", "--epsilon", "2", "--out", tmp_path / "a")
-    assert "So does the whole ledger digits" in run("verify", tmp_path / "a").out
+    assert "The whole ledger digits holds too" in run("verify", tmp_path / "a").out
     run("export", tmp_path / "a", "--out", tmp_path / "public")
     with sqlite3.connect(own_home / "ledgers" / "digits.sqlite") as database:
         database.execute("DELETE FROM entries WHERE row = 2")

@@ -62,6 +62,11 @@ class PublicFacts:
 
     def __post_init__(self) -> None:
         channels, height, width = self.shape
+        if not self.name.strip() or not self.name.isprintable() or len(self.name) > MAX_NAME:
+            raise DataLensError(
+                f"The name of a data set is published: it must be printable, and have 1 to"
+                f" {MAX_NAME} letters, got {self.name!r:.50}; rename the file or folder (name=)."
+            )
         if self.n_records < 1:
             raise DataLensError(f"{self.name} holds no records: at least one is needed.")
         if self.n_records > MAX_RECORDS:

@@ -33,6 +33,7 @@ from datalens.privacy.calibration import refuse_large_delta
 from datalens.privacy.known_records import Known, KnownRecords, Marks, marks_of
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
+from datalens.privacy.signing import public_key
 from datalens.synthesizers.cautions import cautions
 from datalens.synthesizers.frozen import FrozenPlan
 
@@ -222,6 +223,7 @@ class Session(Member):
         in the caller of `fit`, before its cost is set aside.
         """
         self._agree(plan)
+        public_key(self.ledger.path.parent)  # what could not be signed is not begun
         new = not self.ledger.rows(self.run)
         if new:
             if self.known is not None and not self.allow_large_delta:

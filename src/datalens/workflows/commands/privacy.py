@@ -17,6 +17,12 @@ from datalens.workflows.commands.options import (
     print_json,
 )
 
+CHECKED = (
+    "Checked: bounds, noise and counts follow from config.toml, every epsilon follows from the"
+    " charges, and certificate, charges and published files fit one chain of hashes."
+)
+"""What a certificate that holds has passed."""
+
 
 def verify(
     run: Annotated[Path, typer.Argument(help="A run folder or certificate.json.")],
@@ -59,8 +65,9 @@ def verify(
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
         if not wrong:
             typer.echo(printable(f"It says: {said_by(run)}"))
+            typer.echo(CHECKED)
         if whole is not None and not wrong:
-            typer.echo(f"So does the whole ledger {whole.stem}.")
+            typer.echo(f"The whole ledger {whole.stem} holds too, and has these rows.")
         if key is not None and not wrong:
             typer.echo("It was signed by the owner of this public key.")
         for words in not_checked:

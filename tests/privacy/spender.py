@@ -75,11 +75,13 @@ def spend(folder: Path, upto: int, lost: Path | None = None) -> None:
             note(lost, str(number))
 
 
-VOTES = {"n_teachers": 20, "steps": 60, "batch_size": 5, "label_steps": 2, "teacher_warm_up": 2}
+MIXTURE = {"clusters": 3, "label_steps": 12}
+"""What more records than those of `digits` would choose: all kinds of sums occur."""
+VOTES = {"n_teachers": 20, "steps": 15, "batch_size": 5, "label_steps": 2, "teacher_warm_up": 2}
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "mixture": ("datalens", {}),
+    "mixture": ("datalens", MIXTURE),
     "votes": ("datalens", VOTES),
-    "dp-sgd": ("dpgan", {"steps": 500, "batch_size": 64}),
+    "dp-sgd": ("dpgan", {"steps": 300, "batch_size": 32}),
 }
 ENDED = "ended"
 """Names the runs that could not go on."""

@@ -3,8 +3,6 @@
 import warnings
 from collections.abc import Callable, Iterator
 from hashlib import shake_256
-from itertools import chain
-from operator import itemgetter
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,7 +12,7 @@ from opacus.grad_sample import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch import Tensor, nn
 
-from datalens.classifiers.clipping import factors, norms_of_finite
+from datalens.classifiers.clipping import factors, norms_of_finite, sum_on_grid
 from datalens.classifiers.empty import ExampleGradients
 from datalens.ensemble.workers import Workers
 from datalens.errors import DataLensError
@@ -24,13 +22,12 @@ from datalens.mechanism.noise import FloatNoise
 LossReduction = Literal["mean", "sum"]
 
 ROUNDING = 1e-3
-"""Share of a bound that is kept for what single precision adds to norms and sums."""
+"""Share of a bound that is kept for rounding. Norms use 1.3e-4 of it, the grid that gradients are
+summed on 1e-4, and sums none: they are exact (clipping.py)."""
 TOGETHER = 64
-"""Examples that are added up together: sums of so many are added in order, on any cores."""
-IN_CACHE = 2**21
+"""Examples that one worker takes at a time."""
+IN_CACHE = 2**19
 """Entries of gradients that are worked on at a time, so that they stay in the cache."""
-Block = tuple[int, tuple[Tensor, ...]]
-"""Its number, and the gradients of its examples for each parameter."""
 
 
 class Fixed:
@@ -59,6 +56,11 @@ class PrivateOptimizer(DPOptimizer):
     coordinate, divided by the *expected* size of a batch. An example whose gradient is not finite
     adds nothing. Neither number can be changed later. Examples must have been drawn by
     `poisson_sample`, and one record must be one example.
+
+    With or without an example, the sum of the others is the same, bit for bit, in whatever pieces
+    it is accumulated: gradients are in the parameters' precision, but are scaled and added in
+    double precision on a grid, where sums are exact for up to 16 million examples in a batch. So
+    the sum moves by what that example adds, which is at most `max_grad_norm`.
     """
 
     max_grad_norm = Fixed()
@@ -88,6 +90,7 @@ class PrivateOptimizer(DPOptimizer):
         self._workers = Workers(self.params[0].device)
         self._noise, self._key = noise, ""
         self._sigma = noise_multiplier * max_grad_norm
+        self._bound = self.max_grad_norm
         self.steps_taken = 0
         self.most_steps: int | None = None
         """After so many, `step` refuses: more are not paid for."""
@@ -120,7 +123,7 @@ class PrivateOptimizer(DPOptimizer):
             self.accumulate()
         for p in self.params:
             if p.summed_grad is None:  # nobody was drawn: only noise
-                p.summed_grad = torch.zeros_like(p)
+                p.summed_grad = torch.zeros_like(p, dtype=torch.float64)
         self.add_noise()
         self.scale_grad()
         if self.step_hook:
@@ -177,16 +180,14 @@ class PrivateOptimizer(DPOptimizer):
 
     def clip_and_accumulate(self) -> None:
         blocks = zip(*(rows.split(TOGETHER) for rows in self._rows()), strict=True)
-        found = self._workers.share(enumerate(blocks), self._sums_of)
-        by_number = sorted(chain(*found), key=itemgetter(0))  # the same bits on any number of cores
-        total = torch.stack([part for _, part in by_number]).sum(0)
+        total = torch.stack(self._workers.share(blocks, self._total_of)).sum(0)
         for p, part in zip(self.params, total.split([p.numel() for p in self.params]), strict=True):
             before = 0 if p.summed_grad is None else p.summed_grad
             p.summed_grad = before + part.view_as(p)
 
     def add_noise(self) -> None:
         sums = [p.summed_grad.detach().flatten() for p in self.params]
-        total = torch.cat(sums).double().cpu().numpy()
+        total = torch.cat(sums).cpu().numpy()
         noisy = torch.from_numpy(self._noise.add(total, sigma=self._sigma, key=self._key))
         for p, part in zip(self.params, noisy.split([len(s) for s in sums]), strict=True):
             p.grad = part.to(p).view_as(p)
@@ -214,27 +215,26 @@ class PrivateOptimizer(DPOptimizer):
         pairs = zip(self.params, found, strict=True)
         return [g.to(p.dtype).reshape(len(g), p.numel()) for p, g in pairs]
 
-    def _sums_of(self, blocks: Iterator[Block]) -> list[tuple[int, Tensor]]:
-        """A worker's part: the sum over each block it takes, in memory that it uses again."""
+    def _total_of(self, blocks: Iterator[tuple[Tensor, ...]]) -> Tensor:
+        """A worker's part: the sum over the blocks it takes, in memory that it uses again."""
         size = sum(p.numel() for p in self.params)
         at_once = max(1, min(TOGETHER, IN_CACHE // size))
-        room: Tensor | None = None
-        found = []
-        for number, block in blocks:
-            total = self.params[0].new_zeros(size)
+        total = self.params[0].new_zeros(size, dtype=torch.float64)
+        room = self.params[0].new_empty(at_once, size)
+        for block in blocks:
             for some in zip(*(rows.split(at_once) for rows in block), strict=True):
-                if room is None or len(room) < len(some[0]):
-                    room = total.new_empty(len(some[0]), size)
                 gradients = room[: len(some[0])]
                 torch.cat(some, dim=1, out=gradients)
                 total += self._sum_of(gradients)
-            found.append((number, total))
-        return found
+        return total
 
     def _sum_of(self, gradients: Tensor) -> Tensor:
         """Over some examples (examples, parameters), each within the bound."""
-        within = factors(norms_of_finite(gradients), self.max_grad_norm)
-        return within.to(gradients.dtype) @ gradients
+        return sum_on_grid(gradients, self._factors_of(gradients), self._bound)
+
+    def _factors_of(self, gradients: Tensor) -> Tensor:
+        """What each example's gradient is multiplied by, so that it is within the bound."""
+        return factors(norms_of_finite(gradients), self._bound)
 
     def _refuse_unpaid_step(self) -> None:
         if self.most_steps is not None and self.steps_taken >= self.most_steps:

@@ -70,20 +70,20 @@ class TopAggOptimizer(PrivateOptimizer):
         if variant == "topagg":
             self._sigma *= root
 
-    def _sum_of(self, gradients: Tensor) -> Tensor:
+    def _factors_of(self, gradients: Tensor) -> Tensor:
         if self.keep == 1:
-            return super()._sum_of(gradients)
+            return super()._factors_of(gradients)
         clip = factors(norms_of_finite(gradients), self.max_grad_norm)
         self._compress(gradients, self.keep)
         within = factors(norms_of(gradients), self._bound)  # the clip would do, if that is right
-        return torch.minimum(clip, within).to(gradients.dtype) @ gradients
+        return torch.minimum(clip, within)
 
     def add_noise(self) -> None:
         if self.variant != "no-noise":
             super().add_noise()
             return
         for p in self.params:  # NOT PRIVATE
-            p.grad = p.summed_grad.clone()
+            p.grad = p.summed_grad.to(p)
 
 
 def step_event(

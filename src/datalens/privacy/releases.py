@@ -95,16 +95,18 @@ class Releases:
         """The release named `key`: recalled if it was drawn before, else bought and drawn."""
 
         def buy(total: Integers) -> bytes:
-            with _room(self._stored(key), len(_to_bytes(np.zeros_like(total)))) as store:
+            blank = _to_bytes(np.zeros(total.shape, dtype=np.int64))
+            header = blank[: len(blank) - total.nbytes]
+            with _room(self._stored(key), len(blank)) as store:
                 noise = mechanism.draw(total.shape, noise=self.noise, key=key)
                 check_sum(total, noise)
                 count = mechanism.releases_in(total)
                 self.ledger.spend(self.run, key, mechanism.event, count=count)
-                release = _to_bytes(total + noise)
-                store(release)
+                release = np.ascontiguousarray(total + noise)
+                store(header, release.data)  # no copy: a crash from the charge to here loses it
             if self.inside is not None:
                 self.inside(key, total)
-            return release
+            return _to_bytes(release)
 
         known = self.ranks.tell(f"recall/{key}", self._recall(key))
         if known == LOST:
@@ -208,10 +210,11 @@ def _from_bytes(content: bytes, name: str, shape: Shape | None = None) -> Intege
 
 
 @contextmanager
-def _room(path: Path, size: int) -> Iterator[Callable[[bytes], None]]:
+def _room(path: Path, size: int) -> Iterator[Callable[..., None]]:
     """Takes the room that a release of a known size will need, or refuses.
 
-    What it hands out writes the release, whole or not at all, and on disk when it returns.
+    What it hands out writes the release, given in parts, whole or not at all, and on disk when it
+    returns.
     """
     part = path.with_suffix(".part")
     try:
@@ -220,9 +223,10 @@ def _room(path: Path, size: int) -> Iterator[Callable[[bytes], None]]:
     except OSError as error:
         raise _no_room(path, error) from None
 
-    def store(release: bytes) -> None:
+    def store(*parts: bytes | memoryview) -> None:
         file.seek(0)
-        file.write(release)
+        for each in parts:
+            file.write(each)
         file.truncate()
         file.flush()
         os.fsync(file.fileno())

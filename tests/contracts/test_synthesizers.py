@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from datalens import DataLensError, Records
+from datalens import DataLensError, DataLensWarning, Records
 from datalens.privacy.accountants import Charge, epsilon
 from datalens.privacy.ledger import Ledger
 from datalens.privacy.releases import Releases
@@ -195,14 +195,17 @@ def test_without_replay_other_data_gives_another_generator(method: str) -> None:
     assert any(not np.array_equal(a, second._arrays()[n]) for n, a in first._arrays().items())
 
 
-def test_other_data_on_a_ledger_get_a_warning(method: str) -> None:
+def test_other_data_on_a_ledger_get_a_warning(private: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message=".* ledger")
         for _ in range(2):
-            make(method).fit(records(0), ledger="one")
-        make(method).fit(records(99), ledger="another")
-    with pytest.warns(UserWarning, match="ledger one has been used with other data"):
-        make(method).fit(records(99), ledger="one")
+            make(private).fit(records(0), ledger="one")
+        make(private).fit(records(99), ledger="another")
+    with pytest.warns(DataLensWarning) as found:
+        make(private).fit(records(99), ledger="one")
+    said = [str(each.message) for each in found if "ledger" in str(each.message)]
+    assert len(said) == 2 and "used with the ledger another too" in said[0]
+    assert "no run is known that charged the ledger one" in said[1]
 
 
 def test_a_fit_that_breaks_off_keeps_its_charges_and_frees_the_rest(

@@ -1,7 +1,7 @@
 """Records are recognised whatever their container, and charged to the ledger that knows them."""
 
-import multiprocessing
 import sqlite3
+import threading
 import time
 import tracemalloc
 import warnings
@@ -160,25 +160,22 @@ def test_no_more_than_an_image_is_copied(known: KnownRecords) -> None:
     assert peak < pixels.nbytes / 20
 
 
-def _charge_slowly(path: Path, ledger: str, answers: "multiprocessing.Queue[Known]") -> None:
-    known = KnownRecords(path)
-    with known.charging(ledger, marks_of(images(), known.key())) as found:
-        time.sleep(0.3)
-    answers.put(found)
-
-
 def test_of_two_runs_that_begin_at_once_one_knows_the_other(tmp_path: Path) -> None:
-    """Also where nobody has made the file yet."""
-    there = multiprocessing.get_context("spawn")
-    answers: multiprocessing.Queue[Known] = there.Queue()
-    path = tmp_path / "home" / "known.sqlite"
-    runs = [there.Process(target=_charge_slowly, args=(path, name, answers)) for name in "ab"]
-    for run in runs:
-        run.start()
-    others = sorted(answers.get().others for _ in runs)
-    for run in runs:
-        run.join()
-    assert others in [[(), ("a",)], [(), ("b",)]]
+    """The second is not answered before the first is remembered."""
+    path, answers = tmp_path / "known.sqlite", list[Known]()
+    marks = marks_of(images(), KnownRecords(path).key())
+
+    def begin() -> None:
+        with KnownRecords(path).charging("second", marks) as found:
+            answers.append(found)
+
+    second = threading.Thread(target=begin)
+    with KnownRecords(path).charging("first", marks) as found:
+        second.start()
+        time.sleep(1)
+        assert answers == [] and found.others == ()
+    second.join()
+    assert answers[0].others == ("first",)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,8 @@ class Forger:
         self.kept: list[tuple[str, Row]] = []
         """What is put into the certificate after all else is computed anew."""
         self.share = 1.0
-        """Of each epsilon that is stated."""
+        """Of each epsilon that is stated, or of this accountant's."""
+        self.lowered = ""
 
     @property
     def settings(self) -> Row:
@@ -125,8 +126,10 @@ class Forger:
         delta = certificate["delta"]
         if delta is not None:
             for name in certificate["epsilon"]:
-                certificate["epsilon"][name] = self.share * _epsilon(name, charges, delta)
-            certificate["epsilon_replace"] = self.share * certified(
+                share = self.share if self.lowered in ("", name) else 1.0
+                certificate["epsilon"][name] = share * _epsilon(name, charges, delta)
+            share = 1.0 if self.lowered else self.share
+            certificate["epsilon_replace"] = share * certified(
                 curve(charges, replaced=True), delta, largest=largest_order(charges)
             )
         noise = certificate["noise"]["kind"]
@@ -187,11 +190,11 @@ def put(where: str, **values: Any) -> Change:
     return change
 
 
-def lower(share: float) -> Change:
-    """Every epsilon, and the sentence that goes with it."""
+def lower(share: float, accountant: str = "") -> Change:
+    """Every epsilon or one, and the sentence that goes with it."""
 
     def change(forger: Forger) -> None:
-        forger.share = share
+        forger.share, forger.lowered = share, accountant
 
     return change
 

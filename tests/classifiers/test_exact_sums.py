@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from datalens.classifiers.clipping import sum_on_grid
 from datalens.classifiers.dpsgd import PrivateOptimizer
 from datalens.classifiers.topagg import TopAggOptimizer
 
@@ -95,6 +96,7 @@ def test_one_record_moves_the_sum_of_a_batch_by_no_more_than_the_bound(
     at = int(rows[:, 0].argmax())
     absent = torch.cat([rows[:at], rows[at + 1 :]])
     moved = sum_of(rows, keep, piece, loop=loop) - sum_of(absent, keep, piece, loop=loop)
+    assert torch.equal(moved, sum_of(rows[at : at + 1], keep, 1))  # nothing else moves
     rows[at] = math.nan  # blanked in place: no piece begins elsewhere
     blanked = sum_of(absent, keep, piece) - sum_of(rows, keep, piece)
     assert 0.998 * bound < float(moved.norm()) <= bound
@@ -119,3 +121,12 @@ def test_a_sum_is_exact_in_any_pieces_and_any_order(keep: float) -> None:
     assert whole.norm() > 1
     assert torch.equal(whole, torch.stack(alone).sum(0))
     assert torch.equal(whole, sum(alone[::-1], torch.zeros(9000, dtype=torch.float64)))
+
+
+@pytest.mark.parametrize("bound", [0.3, 0.999, 1.0, 50.0])
+def test_sixteen_million_rows_can_be_added_without_rounding(bound: float) -> None:
+    """What a row adds is a multiple of the distance between numbers as large as their sum."""
+    within = torch.tensor([bound / 3, bound / 7], dtype=torch.float64)
+    added = float(sum_on_grid(torch.ones(2, 1), within, bound))
+    assert added == pytest.approx(bound * (1 / 3 + 1 / 7), rel=1e-7)
+    assert added % math.ulp(2.0**24 * bound) == 0

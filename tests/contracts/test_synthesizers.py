@@ -120,6 +120,24 @@ def test_fit_sample_save_load(method: str, tmp_path: Path) -> None:
         assert bool((grained.images != same.images).any()) is (grain.deviation > 0)
 
 
+def test_a_number_of_images_is_a_whole_one() -> None:
+    fitted = make("class-gaussian").fit(records())
+    for count in (2.5, 2.0, "2", True, None, 0, -1, np.float64(3)):
+        with pytest.raises(DataLensError, match="count must be a whole number of at least 1, got"):
+            fitted.sample(count)
+    for grain in ("1", None, 1.5, float("nan")):
+        with pytest.raises(DataLensError, match="grain must lie between 0 and 1"):
+            fitted.sample(3, grain=grain)
+    assert len(fitted.sample(np.int64(3), grain=np.float64(0.5)).labels) == 3
+
+
+def test_a_folder_may_be_a_word_or_a_path(tmp_path: Path) -> None:
+    fitted = make("class-gaussian").fit(records())
+    fitted.save(str(tmp_path / "run"))
+    for place in (tmp_path / "run", str(tmp_path / "run")):
+        assert kind("class-gaussian").load(place).certificate == fitted.certificate
+
+
 def test_arrays_in(method: str) -> None:
     r = records()
     fitted = make(method).fit(r.images[:, 0].astype(np.float32) / 255, r.labels, n_classes=3)

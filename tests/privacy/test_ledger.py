@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import sqlite3
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens import ClassGaussian, Records
 from datalens.errors import DataLensError
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.moments import ClassCounts
@@ -335,6 +337,19 @@ def test_data_of_any_name_have_a_ledger(data: str, ledger: str) -> None:
     if data != ledger:
         with pytest.raises(DataLensError, match=rf"that of data called so is {ledger}\)"):
             ledger_path(data)
+
+
+@pytest.mark.parametrize("data", ["train", "Test", "data", "images"])
+def test_no_ledger_is_named_after_what_every_folder_may_be_called(data: str) -> None:
+    """As those of data in /data, whose folder is all that names them."""
+    with pytest.raises(DataLensError, match=rf"are called {data}, .*name their ledger"):
+        ledger_name_for(data)
+    records = Records.from_arrays(np.zeros((6, 8, 8)), np.arange(6) % 2, n_classes=2, name=data)
+    with pytest.raises(DataLensError, match="name their ledger"):
+        ClassGaussian(epsilon=5, delta=0.1).fit(records)
+    with warnings.catch_warnings(action="ignore"):  # six records are few
+        fitted = ClassGaussian(epsilon=5, delta=0.1).fit(records, ledger="mine")
+    assert fitted.certificate["data"]["name"] == data and ledger_path("mine").exists()
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

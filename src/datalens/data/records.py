@@ -28,9 +28,11 @@ Split = Literal["train", "test"]
 
 PUBLISHED = "published with the data set"
 SHOWN_NAMES = 10
+UNNAMED = "records"
+"""What arrays are called that nobody has named."""
 NO_NAMES = (
     *("train", "training", "test", "data", "dataset", "datasets"),
-    *("images", "pictures", "photos", "records"),
+    *("images", "pictures", "photos", UNNAMED),
 )
 """Names of files and folders that say nothing of the data in them."""
 DECLARED = "declared public by the user, who passes the data together with these facts"
@@ -213,7 +215,7 @@ class Records:
         *,
         n_classes: int | None = None,
         class_names: tuple[str, ...] | None = None,
-        name: str = "records",
+        name: str = UNNAMED,
         image_size: int | None = None,
         why: str = DECLARED,
         part_of: PublicFacts | None = None,

@@ -160,10 +160,9 @@ class Learner(ABC, Generic[P]):
                 raise DataLensError("fit needs Records, or images and labels.")
             records = Records.from_arrays(records, labels, n_classes=n_classes)
         plan = self.resolve(records.public)
-        name = ledger or ledger_name_for(records.public.name)
         lasting = nullcontext(session) if session else None
         with lasting or temporary_session(
-            ledger=name,
+            ledger=ledger or ledger_name_for(records.public.name),
             named=ledger is not None,
             seed=seed,
             private=self.private,

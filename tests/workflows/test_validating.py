@@ -9,9 +9,11 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
+from datalens.classifiers.judge import taught
 from datalens.data import load
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.utility.accuracy import judged_accuracy
+from datalens.workflows.evaluation import Effort
 
 ON = ["--on", "digits"]
 
@@ -115,6 +117,22 @@ def test_records_that_were_learned_from_are_not_held_out(
     refused = run(*renamed)
     assert refused.code == 2 and "used with the ledger some" in refused.err
     assert run(*renamed, "--ledger", "other").code == 0  # by its owner's word
+
+
+def test_as_many_images_are_learned_from_as_by_the_internal_figures(
+    run: Any, some: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image of 8x8 is one place: 120 of 300."""
+    learned = []
+
+    def counted(images: np.ndarray, *given: Any, **named: Any) -> Any:
+        learned.append(len(images))
+        return taught(images, *given, **named)
+
+    monkeypatch.setattr("datalens.workflows.validating.USUAL", Effort(work=120))
+    monkeypatch.setattr("datalens.workflows.validating.taught", counted)
+    words = ("evaluate", some, "--on", "digits", "--private-validation", 5, "--out", "v")
+    assert run(*words).code == 0 and learned == [120]
 
 
 def test_the_test_split_is_not_taken_for_public(

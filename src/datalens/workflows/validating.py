@@ -18,6 +18,7 @@ from datalens.privacy.ledger import ledger_name_for
 from datalens.synthesizers.session import temporary_session
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
+from datalens.workflows.evaluation import USUAL
 from datalens.workflows.judged import Images, check_classes, is_run, learned_from, samples_of
 from datalens.workflows.progress import careful
 from datalens.workflows.runs import holds_classifier, load_any, load_classifier
@@ -52,8 +53,8 @@ def validate(
             " learned from; name records with --on that were held out."
         )
     records = held_out.records
-    own = ledger_name_for(records.public.name) + ("" if held_out.whole else "-test")
-    name = ledger or own
+    part = "" if held_out.whole else "-test"
+    name = ledger or ledger_name_for(records.public.name) + part
     teacher = _teacher(synthetic, records, source.image_size)
     validation = Validation(teacher, epsilon=epsilon)
     validation.resolve(records.public)  # what can be wrong is wrong before this point
@@ -111,7 +112,8 @@ def _teacher(
     if holds_classifier(synthetic):
         classifier = _private_classifier(synthetic, public)
         return lambda: classifier
-    images, labels = samples_of(synthetic, public, at_most=JUDGED_IMAGES, image_size=image_size)
+    at_most = USUAL.learned(JUDGED_IMAGES, public.shape)
+    images, labels = samples_of(synthetic, public, at_most=at_most, image_size=image_size)
     check_fits(images, labels, records)
     published = is_run(synthetic)  # of a file, only its owner knows whether it may be
     if not published and _digests(images) <= _digests(records.images):

@@ -53,7 +53,7 @@ def test_nobody_else_can_read_what_is_internal(
         patch.setattr(Session, "reserve", crash)
         fit_run(learner, Source(name="digits"), out, ledger=None, seed=None, quiet=True)
     found += readable_by_others(out / "internal")
-    resume_run(Source(name="digits"), out, epsilon=None, quiet=True)
+    resume_run(Source(name="digits"), out, quiet=True)
     assert found + readable_by_others(out / "internal") == []
     assert readable_by_others(out) != []  # the control: what is for publishing
     assert len(list((out / "internal" / "releases").iterdir())) == 2
@@ -145,5 +145,5 @@ def test_halves_of_files_that_a_crash_left_are_removed_on_resume(
     for path in left:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bytes(9))
-    resume_run(Source(name="digits"), out, epsilon=None, quiet=True)
+    resume_run(Source(name="digits"), out, quiet=True)
     assert (out / "certificate.json").exists() and not any(path.exists() for path in left)

@@ -285,10 +285,6 @@ BAD = {
     "unknown precision": (["fit", "digits", "--epsilon", "1", "--precision", "int8"], "precision"),
     "growing what": (["bench", "speed", "--grow", "many"], "many"),
     "no patience": (["fit", "digits", "--epsilon", "1", "--rank-timeout", "0"], "rank-timeout"),
-    "settings on resume": (
-        ["fit", "digits", "--out", "taken", "--resume", "--teachers", "5"],
-        "keeps its settings",
-    ),
 }
 
 
@@ -428,9 +424,18 @@ def test_a_stopped_run_goes_on_to_the_same_generator(
 
     with alone_in(tmp_path / "r"):
         assert "Another process" in run("fit", "digits", "--out", "r", "--resume").err
-    other = run("fit", "digits", "--out", "r", "--resume", "--epsilon", 4)
-    assert other.code == 2 and "cannot change" in other.err
-    resumed = run("fit", "digits", "--out", "r", "--resume", "--json")
+    same = ("fit", "digits", "--out", "r", *LONG, "--ledger", "digits", "--resume")
+    for more, said in {
+        ("--epsilon", 4): "epsilon 3.0",
+        ("--steps", 119): "steps 120",
+        ("--top-k", 7): "top_k ",
+        ("--ledger", "other"): "the ledger digits",
+        ("--seed", 4): "another seed",
+    }.items():
+        other = run(*same, *more)
+        assert other.code == 2 and f"r was started with {said}" in other.err
+        assert "cannot change: a resumed run keeps its settings" in other.err
+    resumed = run(*same, "--json")
     assert resumed.code == 0, resumed.err
     whole = run("fit", "digits", "--out", "w", *LONG, "--json")
     a, b = (load_file(f"{name}/generator.safetensors") for name in ("r", "w"))
@@ -545,6 +550,10 @@ def test_files_that_are_no_ledgers_are_named_and_passed_over(run: Any, own_home:
     shown = run("ledger")
     assert shown.code == 0 and "mine: 0 runs" in shown.out
     assert "junk" in shown.err and "folder" in shown.err
+    assert run("ledger", "--json").code == 0
+    (own_home / "ledgers" / "mine.sqlite").unlink()
+    for more in ((), ("--json",)):
+        assert run("ledger", *more).code == 2  # none can be read
 
 
 def test_bad_caps_leave_nothing(run: Any, own_home: Path) -> None:
@@ -780,3 +789,13 @@ def test_samples_without_number_are_refused(run: Any) -> None:
     assert refused.code == 2 and "--count is at most 1,000,000,000" in refused.err
     assert run("sample", "r", "--count", 20, "--out", "s.NPZ").code == 0
     assert len(load("s.NPZ").labels) == 20
+
+
+def test_it_is_said_how_much_a_great_many_samples_are(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    for most, said in ((20 * 64, False), (20 * 64 - 1, True)):
+        monkeypatch.setattr("datalens.workflows.commands.samples.SAID", most)
+        told = run("sample", "r", "--count", 20, "--out", f"{most}.npz")
+        assert ("20 images: 0.0 GB before they are packed." in told.err) is said

@@ -1,15 +1,21 @@
 """Run folders: reading one back, whichever method made it."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as shown
 from typing import Any
 
+from datalens.data.documents import read_json
 from datalens.errors import DataLensError
 from datalens.synthesizers import METHODS, Synthesizer
 from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
 from datalens.utility.validation import Validation
+from datalens.workflows.source import Source
+from datalens.workflows.suggesting import command
+
+SOURCE = Path("internal", "source.json")
 
 
 def is_private(method: str) -> bool:
@@ -64,7 +70,8 @@ def _method(run: Path, kinds: Mapping[str, type[AnyLearner]]) -> str:
     method = read_config(run).get("method")
     check_product(run, method, kinds)
     if not (run / "certificate.json").is_file():
-        resume = f"datalens {'classify' if method in CLASSIFIERS else 'fit'} ... --resume"
+        verb = "classify" if method in CLASSIFIERS else "fit"
+        resume = command(verb, *_source_of(run), "--out", run, "--resume")
         if not (run / f"{kinds[str(method)].product}.safetensors").is_file():
             raise DataLensError(f"{run} is not finished; go on with {resume}.")
         anew = f", or write it anew with {resume}" if (run / "internal").is_dir() else ""
@@ -73,3 +80,17 @@ def _method(run: Path, kinds: Mapping[str, type[AnyLearner]]) -> str:
             f" a copy{anew}."
         )
     return str(method)
+
+
+def keep_source(run: Path, source: Source) -> None:
+    """Keep the words that name the data, in the private half."""
+    words = [source.name, *source.options]
+    (run / SOURCE).write_text(json.dumps({"words": words}))
+
+
+def _source_of(run: Path) -> list[str]:
+    """The words that `keep_source` has kept, where they are there."""
+    try:
+        return [str(word) for word in read_json(run / SOURCE)["words"]]
+    except (DataLensError, KeyError, TypeError):
+        return ["..."]

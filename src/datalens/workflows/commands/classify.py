@@ -86,9 +86,9 @@ def classify(
         if resume:
             if out is None:
                 raise DataLensError("--resume needs --out, the run to go on with.")
-            if set(overrides) - {"epsilon"} or ledger or allow_large_delta or seed is not None:
-                raise DataLensError("A resumed run keeps its settings; give none with --resume.")
-            result = resume_run(source, out, epsilon=epsilon, kinds=CLASSIFIERS)
+            result = resume_run(
+                source, out, given=overrides, ledger=ledger, seed=seed, kinds=CLASSIFIERS
+            )
         else:
             if epsilon is None:
                 raise DataLensError("--epsilon must be given: how much privacy may be spent.")

@@ -151,13 +151,17 @@ def fit(
             if resume:
                 if out is None:
                     raise DataLensError("--resume needs --out, the run to go on with.")
-                if set(overrides) - {"epsilon"} or ledger or allow_large_delta or seed is not None:
-                    raise DataLensError(
-                        "A resumed run keeps its settings; give none with --resume."
-                    )
                 if dashboard and first:
                     _show(stack.enter_context(serving(out, to_the_end=True)))
-                result = resume_run(source, out, epsilon=epsilon, ranks=ranks, listeners=listeners)
+                result = resume_run(
+                    source,
+                    out,
+                    given=overrides,
+                    ledger=ledger,
+                    seed=seed,
+                    ranks=ranks,
+                    listeners=listeners,
+                )
             else:
                 if epsilon is None and is_private(method):
                     raise DataLensError("--epsilon must be given: how much privacy may be spent.")

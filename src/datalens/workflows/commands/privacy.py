@@ -108,16 +108,17 @@ def show_ledger(
         if as_json:
             listed = [each.to_json() for each in found]
             print_json({"ledgers": listed, "refused": refused, "public_key": ledgers.own_key()})
-            return
-        if not found and not refused:
-            typer.echo("There is no ledger yet; the first datalens fit makes one.")
-        for each in found:
-            most = f" Cap: {each.cap['epsilon']:g}." if each.cap else ""
-            typer.echo(f"{each.name}: {len(each.runs)} runs, {ledgers.total_sentence(each)}{most}")
-        for sentence in refused:
-            typer.echo(printable(sentence), err=True)
-        if found:
-            typer.echo(ledgers.key_sentence())
+        else:
+            if not found and not refused:
+                typer.echo("There is no ledger yet; the first datalens fit makes one.")
+            for each in found:
+                most = f" Cap: {each.cap['epsilon']:g}." if each.cap else ""
+                spent = ledgers.total_sentence(each)
+                typer.echo(f"{each.name}: {len(each.runs)} runs, {spent}{most}")
+            for sentence in refused:
+                typer.echo(printable(sentence), err=True)
+            if found:
+                typer.echo(ledgers.key_sentence())
         if refused and not found:
             raise typer.Exit(2)
         return

@@ -56,9 +56,12 @@ def encoded(page: str) -> bytes:
 
 
 def write(page: str, target: Path) -> Path:
-    """The page in a file, whole, or one sentence."""
+    """The page in a file, whole, or one sentence. Of folders only the last is made: deeper ones
+    that are missing are taken for a typing error."""
+    if not target.parent.parent.is_dir():
+        raise DataLensError(f"{target} cannot be written: {target.parent.parent} is no folder.")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(exist_ok=True)
         replace_file(target, encoded(page))
     except OSError as error:
         raise DataLensError(f"{target} cannot be written ({error.strerror}).") from None

@@ -3,8 +3,8 @@
     python benchmarks/planning.py images agreement small ranks figure
     python benchmarks/planning.py grid --jobs 2      # about 40 minutes of one core
 
-- images: the constants of planning/kept.py, on MNIST and Fashion-MNIST
-- agreement: of compact teachers on fashion-mini and MNIST; the constants of planning/quorum.py
+- images: the constants of synthesizers/kept.py, on MNIST and Fashion-MNIST
+- agreement: of compact teachers on fashion-mini and MNIST; the constants of synthesizers/quorum.py
 - small: few records, small budgets, a quick judge: where images begin to be useful
 - ranks: predicted against measured accuracy in docs/results: Spearman's correlation
 - grid: `datalens bench utility` over a grid of settings on fashion-mini and MNIST, held-out records
@@ -29,9 +29,9 @@ from planning_teachers import agreement_grid
 from sklearn.linear_model import LogisticRegression
 
 from datalens.data import Records, load
-from datalens.planning.kept import DECAY
 from datalens.student.gaussian import frequencies
 from datalens.synthesizers import METHODS
+from datalens.synthesizers.kept import DECAY
 from datalens.workflows.bench.machine import description
 
 SMALL = list(product((1000, 2000, 6000, 20_000), (0.1, 0.3, 1.0, 3.0)))

@@ -11,7 +11,6 @@ from planning_teachers import asked_once
 from scipy.special import gamma
 
 from datalens.data import load
-from datalens.planning.quorum import LIKENESS, SHAPE
 from datalens.planning.theory import (
     Descent,
     best_k,
@@ -22,6 +21,7 @@ from datalens.planning.theory import (
     weibull_taus,
 )
 from datalens.privacy.calibration import budget_rho
+from datalens.synthesizers.quorum import LIKENESS, SHAPE
 from datalens.workflows.curves import Panel, svg
 
 SHARD, UPDATES, VALUES = 20, 40, 784
@@ -71,7 +71,7 @@ def measured() -> Gradients:
 
 
 def modelled() -> Gradients:
-    """As planning/quorum.py has them."""
+    """As synthesizers/quorum.py has them."""
     power = 2 / SHAPE
     each = float(gamma(1 + power)) / math.log(VALUES) ** power
     apart = (each * (1 - LIKENESS * math.sqrt(SHARD))) ** 0.5

@@ -13,8 +13,8 @@ from typing import Any
 from scipy.stats import spearmanr
 
 from datalens.data import PublicFacts
-from datalens.planning.prediction import predict
 from datalens.synthesizers import METHODS
+from datalens.synthesizers.prediction import predict
 from datalens.workflows.bench.utility.cells import Cell, asked
 from datalens.workflows.bench.utility.results import Result, read_results
 from datalens.workflows.bench.utility.running import run_bench

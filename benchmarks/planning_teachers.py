@@ -12,7 +12,7 @@ from planning_grid import correlation
 from datalens.data import Records, deal, load
 from datalens.ensemble import Teachers, make_discriminator
 from datalens.mechanism.ballots import BallotRule, room
-from datalens.planning.quorum import agreement
+from datalens.synthesizers.quorum import agreement
 
 TEACHERS, PER_CLASS = 60, 1
 SPREAD = 0.15

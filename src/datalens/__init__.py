@@ -8,6 +8,7 @@ __all__ = [
     "ClassGaussian",
     "DataLens",
     "DataLensError",
+    "DataLensWarning",
     "Records",
     "TopAggOptimizer",
     "load",
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from datalens.classifiers.private import make_private
     from datalens.classifiers.topagg import TopAggOptimizer
     from datalens.data import Records, load
-    from datalens.errors import DataLensError
+    from datalens.errors import DataLensError, DataLensWarning
     from datalens.synthesizers import ClassGaussian, DataLens
 
 _HOMES = {
     "ClassGaussian": "datalens.synthesizers",
     "DataLens": "datalens.synthesizers",
     "DataLensError": "datalens.errors",
+    "DataLensWarning": "datalens.errors",
     "Records": "datalens.data",
     "TopAggOptimizer": "datalens.classifiers.topagg",
     "load": "datalens.data",

@@ -1,4 +1,4 @@
-"""The one error users are meant to read."""
+"""The one error, and the one warning, that users are meant to read."""
 
 
 class DataLensError(ValueError):
@@ -6,6 +6,18 @@ class DataLensError(ValueError):
 
     Its message is one sentence that names the thing and says what would work. The command
     line prints it and exits with 2. Bad input is found before anything is written or spent.
+    """
+
+
+class NotAdmitted(DataLensError):
+    """The run was refused before anything of it was in the ledger: it can be started anew."""
+
+
+class DataLensWarning(UserWarning):
+    """A caution about a run that goes on: its budget, its records, its ledger.
+
+    The command line prints it after "Careful:". `warnings.simplefilter("error", DataLensWarning)`
+    makes it stop a run before anything is spent.
     """
 
 

@@ -126,6 +126,13 @@ def test_empty_batches_are_steps_of_noise_alone() -> None:
     assert kstest(noise, "norm", args=(0, sigma / 0.8)).pvalue < 1e-3  # the control
 
 
+def test_a_delta_above_1_over_n_is_refused_unless_it_is_allowed() -> None:
+    with pytest.raises(DataLensError, match=f"for {RECORDS} records"):
+        private(delta=1.01 / RECORDS)
+    private(delta=1.01 / RECORDS, allow_large_delta=True)
+    private(delta=0.99 / RECORDS)
+
+
 def test_batches_come_by_coins() -> None:
     made = private(loader=DataLoader(records(600), batch_size=60), epochs=20)
     sizes = [len(images) for _ in range(20) for images, _ in made.loader]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from datalens import DataLensError, Records
+from datalens import DataLensError, DataLensWarning, Records
 from datalens.privacy.accountants import Charge, epsilon
 from datalens.privacy.ledger import Ledger
 from datalens.privacy.releases import Releases
@@ -120,6 +120,24 @@ def test_fit_sample_save_load(method: str, tmp_path: Path) -> None:
         assert bool((grained.images != same.images).any()) is (grain.deviation > 0)
 
 
+def test_a_number_of_images_is_a_whole_one() -> None:
+    fitted = make("class-gaussian").fit(records())
+    for count in (2.5, 2.0, "2", True, None, 0, -1, np.float64(3)):
+        with pytest.raises(DataLensError, match="count must be a whole number of at least 1, got"):
+            fitted.sample(count)
+    for grain in ("1", None, 1.5, float("nan")):
+        with pytest.raises(DataLensError, match="grain must lie between 0 and 1"):
+            fitted.sample(3, grain=grain)
+    assert len(fitted.sample(np.int64(3), grain=np.float64(0.5)).labels) == 3
+
+
+def test_a_folder_may_be_a_word_or_a_path(tmp_path: Path) -> None:
+    fitted = make("class-gaussian").fit(records())
+    fitted.save(str(tmp_path / "run"))
+    for place in (tmp_path / "run", str(tmp_path / "run")):
+        assert kind("class-gaussian").load(place).certificate == fitted.certificate
+
+
 def test_arrays_in(method: str) -> None:
     r = records()
     fitted = make(method).fit(r.images[:, 0].astype(np.float32) / 255, r.labels, n_classes=3)
@@ -195,14 +213,17 @@ def test_without_replay_other_data_gives_another_generator(method: str) -> None:
     assert any(not np.array_equal(a, second._arrays()[n]) for n, a in first._arrays().items())
 
 
-def test_other_data_on_a_ledger_get_a_warning(method: str) -> None:
+def test_other_data_on_a_ledger_get_a_warning(private: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message=".* ledger")
         for _ in range(2):
-            make(method).fit(records(0), ledger="one")
-        make(method).fit(records(99), ledger="another")
-    with pytest.warns(UserWarning, match="ledger one has been used with other data"):
-        make(method).fit(records(99), ledger="one")
+            make(private).fit(records(0), ledger="one")
+        make(private).fit(records(99), ledger="another")
+    with pytest.warns(DataLensWarning) as found:
+        make(private).fit(records(99), ledger="one")
+    said = [str(each.message) for each in found if "ledger" in str(each.message)]
+    assert len(said) == 2 and "used with the ledger another too" in said[0]
+    assert "no run is known that charged the ledger one" in said[1]
 
 
 def test_a_fit_that_breaks_off_keeps_its_charges_and_frees_the_rest(

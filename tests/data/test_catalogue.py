@@ -273,3 +273,16 @@ def test_other_requests_are_refused(tmp_path: Path) -> None:
         load("digits", split="validation")  # type: ignore[arg-type]
     with pytest.raises(DataLensError, match="agree"):
         load("digits", n_classes=7)
+
+
+def test_a_folder_of_data_sets_may_be_a_word_or_a_path(tmp_path: Path) -> None:
+    root = lay_out(tmp_path / "data")
+    for place in (root, str(root)):
+        assert len(load("mnist", data_dir=place)) == 3
+        assert len(datalens.data.load_unlabelled("mnist", (1, 8, 8), data_dir=place)[1]) == 2
+        assert describe("mnist", place).found == str(root / "mnist")
+        assert catalogue(place)[2].found == str(root / "mnist")
+        assert datalens.data.fingerprint("mnist", data_dir=place)
+        assert not datalens.data.is_two_things("mnist", place)
+    with pytest.raises(DataLensError, match=r"data_dir=\) nowhere is no folder"):
+        load("mnist", data_dir="nowhere")

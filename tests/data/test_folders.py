@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from datalens.data import count, fingerprint, load, load_unlabelled, name_of
-from datalens.data.decoding import _on_white
+from datalens.data.decoding import SHOWN_FAULTS, _on_white
 from datalens.errors import DataLensError
 
 
@@ -114,7 +114,7 @@ def test_hidden_files_are_skipped(folder: Path) -> None:
 @pytest.mark.parametrize(
     "content, said",
     [
-        (b"", "is damaged or cut off"),
+        (b"", "is empty: fetch it again, or remove it"),
         (b"words", "is no image of a format that is read: remove it, or save it as PNG"),
         (b"II*\0\x08\0\0\0", "is no image of a format that is read"),
         (b"\x89PNG\r\n\x1a\nIHDR", "is no image of a format that is read"),
@@ -148,6 +148,28 @@ def test_truncated_images_are_named(folder: Path) -> None:
     Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(file)
     file.write_bytes(file.read_bytes()[:-50])
     with pytest.raises(DataLensError, match=r"cut\.png is damaged or cut off: fetch it again"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("cut", [3, -50])
+def test_all_bad_pictures_are_named_at_once(folder: Path, cut: int) -> None:
+    """Whether a header is cut off or the pixels behind it: a folder is not mended file by file."""
+    rng = np.random.default_rng(0)
+    for number in range(SHOWN_FAULTS + 1):
+        file = folder / "cat" / f"x{number}.png"
+        Image.fromarray(rng.integers(0, 256, (8, 8), dtype=np.uint8)).save(file)
+        file.write_bytes(file.read_bytes()[:cut])
+    with pytest.raises(DataLensError) as said:
+        load(str(folder))
+    others = ", ".join(f"{folder}/cat/x{number}.png" for number in range(1, SHOWN_FAULTS))
+    assert str(said.value).startswith(f"7 pictures cannot be used. {folder}/cat/x0.png is ")
+    assert str(said.value).endswith(f" The others: {others}, ....")
+    for number in range(2, SHOWN_FAULTS + 1):
+        (folder / "cat" / f"x{number}.png").unlink()
+    with pytest.raises(DataLensError, match=r"^2 pictures .* The others: \S+/cat/x1\.png\.$"):
+        load(str(folder))
+    (folder / "cat" / "x1.png").unlink()
+    with pytest.raises(DataLensError, match=rf"^{folder}/cat/x0\.png is "):
         load(str(folder))
 
 

@@ -12,9 +12,14 @@ COMPACT = [*SMALL, "--teachers", 9, "--set", "block_size=2"]
 REFERENCE = [*SMALL, "--teachers", 4, "--set", "block_size=2", "--discriminator", "reference"]
 
 
-def fitted(size: int, folder: Path, *words: object) -> bytes:
+def fitted(size: int, folder: Path, *words: object, threads: int = 1) -> bytes:
     out = folder / f"run-{size}"
-    ranks = Processes(size, folder / f"of-{size}", lambda rank: ["fit", *words, "--out", out])
+    ranks = Processes(
+        size,
+        folder / f"of-{size}",
+        lambda rank: ["fit", *words, "--out", out],
+        lambda rank: {"OMP_NUM_THREADS": str(threads)},
+    )
     assert ranks.codes() == [0] * size, ranks.sentences()
     for rank in range(1, size):
         assert not ranks.err(rank) and not ranks.out(rank)
@@ -27,8 +32,10 @@ def test_one_two_and_four_ranks(tmp_path: Path) -> None:
     assert one == two == four
 
 
-def test_the_reference_discriminator(tmp_path: Path) -> None:
-    one, two = (fitted(size, tmp_path, "digits", *REFERENCE) for size in (1, 2))
+@pytest.mark.parametrize("precision, threads", [("float32", 1), ("float32", 4), ("bfloat16", 2)])
+def test_the_reference_discriminator(tmp_path: Path, precision: str, threads: int) -> None:
+    words = ["digits", *REFERENCE, "--precision", precision]
+    one, two = (fitted(size, tmp_path, *words, threads=threads) for size in (1, 2))
     assert one == two
 
 

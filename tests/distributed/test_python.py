@@ -97,6 +97,25 @@ def test_a_method_for_one_process_is_refused_on_two(method: str, tmp_path: Path)
     assert not session.ledger.rows(session.run)
 
 
+def test_records_of_all_ranks_are_known_afterwards(tmp_path: Path) -> None:
+    """Rank 0 holds every second one."""
+    secret = new_secret(None)
+
+    def private(ranks: Ranks) -> Any:
+        folder = tmp_path / str(ranks.rank) / "internal"
+        session = Member(secret=secret, folder=folder, ranks=ranks)
+        if ranks.rank == 0:
+            session = Session.start(ledger="x", folder=folder, secret=secret, ranks=ranks)
+        return METHODS["class-gaussian"](epsilon=5.0).fit(records(), session=session)
+
+    fitted = together(linked(2), private)
+    assert fitted[0].certificate["private"]
+    others = records()
+    odd = Records.from_arrays(others.images[1::2], others.labels[1::2], n_classes=3, name="odd")
+    with pytest.raises(DataLensError, match="used with the ledger x"):
+        METHODS["class-gaussian"](epsilon=5.0).fit(odd)
+
+
 def test_two_secrets_are_refused_before_anything_is_reserved(tmp_path: Path) -> None:
     """They would deal two sets of shards, and a record could reach two teachers."""
     two = together(linked(2), lambda ranks: fit(ranks, "datalens", tmp_path, seeds=(1, 2)))

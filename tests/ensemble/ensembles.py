@@ -11,10 +11,10 @@ from datalens.ensemble.adam import Adam
 SHAPE, CLASSES, N_TEACHERS, SHARD, M = (1, 12, 10), 4, 6, 5, 3
 
 
-def shards() -> tuple[Tensor, Tensor]:
+def shards(count: int = N_TEACHERS) -> tuple[Tensor, Tensor]:
     g = stream(b"shards")
-    images = torch.randint(0, 256, (N_TEACHERS, SHARD, *SHAPE), generator=g, dtype=torch.uint8)
-    return images, torch.randint(0, CLASSES, (N_TEACHERS, SHARD), generator=g)
+    images = torch.randint(0, 256, (count, SHARD, *SHAPE), generator=g, dtype=torch.uint8)
+    return images, torch.randint(0, CLASSES, (count, SHARD), generator=g)
 
 
 def synthetic(step: int = 0) -> tuple[Tensor, Tensor]:

@@ -1,12 +1,18 @@
 """Stacked critics: their arithmetic against autograd, and that they have nothing in common."""
 
+from itertools import chain
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from datalens.ensemble import critics as critics_module
 from datalens.ensemble.adam import Adam
 from datalens.ensemble.critics import PENALTY, SLOPE, Critics, loss_gradient
+
+from .threads import disturbed, threads
 
 N, SHARD, SIDE, CLASSES, WIDTH = 70, 5, 4, 3, 6  # more than a block of critics
 VICTIM = 66
@@ -99,12 +105,14 @@ def test_each_image_is_judged_by_the_critic_that_is_named_for_it() -> None:
     assert not torch.allclose(critics.ask([1, 1, 1], images, labels)[0], together[0])
 
 
-def test_all_critics_are_asked_about_every_image_in_their_order() -> None:
+def test_all_critics_are_asked_about_every_image() -> None:
     critics, images = trained(*shards()), torch.rand(3, 1, SIDE, SIDE, generator=chance(9))
     labels = torch.tensor([2, 0, 1])
-    blocks = list(critics.ask_all(images, labels))
+    found = chain(*critics.ask_all(images, labels, list))
+    blocks = sorted(found, key=lambda block: block[0].start)
     assert len(blocks) > 1
-    every = torch.cat(blocks)
+    assert [critic for numbers, _ in blocks for critic in numbers] == list(range(N))
+    every = torch.cat([block for _, block in blocks])
     assert len(every) == N
     for critic in (0, 63, 64, N - 1):
         alone = critics.ask([critic] * 3, images, labels)
@@ -139,6 +147,34 @@ def touched(*, label: bool) -> set[int]:
 @pytest.mark.parametrize("label", [False, True])
 def test_a_shard_changes_its_own_critic_bit_for_bit(label: bool) -> None:
     assert touched(label=label) == {VICTIM}
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_critics_are_the_same_on_any_number_of_threads(count: int) -> None:
+    before, images = trained(*shards()), torch.rand(3, 1, SIDE, SIDE, generator=chance(9))
+    asked = before.ask([5, 69, 5], images, torch.arange(3))
+    with threads(count), disturbed():
+        for _ in range(5):
+            again = trained(*shards())
+            assert differing(before, again) == set()
+            assert torch.equal(again.ask([5, 69, 5], images, torch.arange(3)), asked)
+        assert touched(label=False) == {VICTIM}
+
+
+def test_products_of_critics_are_computed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    own_before, seen = critics_module._before, []
+
+    def before(*given: Any) -> Tensor:
+        seen.append(torch.get_num_threads())
+        return own_before(*given)
+
+    monkeypatch.setattr(critics_module, "_before", before)
+    with threads(4):
+        critics, images = trained(*shards(), updates=1), torch.rand(3, 1, SIDE, SIDE)
+        trainings = len(seen)
+        critics.ask([5], images[:1], torch.arange(1))
+        critics.ask_all(images, torch.arange(3), list)
+    assert set(seen) == {1} and len(seen) > trainings + 1 > 1
 
 
 def test_shared_moments_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from datalens.ensemble.adam import Adam
 from datalens.ensemble.teachers import Teachers
 from datalens.ensemble.workers import Workers
 
-from .ensembles import CLASSES, N_TEACHERS, ensemble, everything, in_double, shards, trained
+from .ensembles import CLASSES, ensemble, everything, in_double, shards, trained
 
 VICTIM, RECORD = 3, 2
 
@@ -35,7 +35,7 @@ def differing(a: dict[str, Tensor], b: dict[str, Tensor]) -> set[int]:
     return {
         t
         for name in a
-        for t in range(N_TEACHERS)
+        for t in range(len(a[name]))
         if not torch.equal(
             a[name][t].view(-1).view(torch.uint8), b[name][t].view(-1).view(torch.uint8)
         )

@@ -203,6 +203,7 @@ def _write_checkpoint(folder: Path) -> None:
 
 def _session(folder: Path) -> None:
     facts = {"run": "a1b2c3d4e5f6", "secret": "00" * 32, "ledger": "own", "seeded": False}
+    facts |= {"named": False, "allow_large_delta": False, "files": ""}
     (folder / "run" / "internal").mkdir(parents=True)
     (folder / "run" / "internal" / "session.json").write_text(json.dumps(facts))
     Ledger(ledger_path("own"))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from datalens.mechanism.moments import ClassCounts
 from datalens.mechanism.noise import ExactNoise, Noise
@@ -16,6 +17,9 @@ from datalens.workflows.audit.trials import play
 
 from ..ensemble.ensembles import in_double
 from ..ensemble.test_isolation import VICTIM, pixel, touched
+from ..ensemble.test_threads import after_training, same_on_threads
+from ..ensemble.test_workers import own_numbers, workers
+from ..ensemble.threads import threads
 from ..privacy.test_ledger import Witness
 from ..synthesizers import test_voting
 
@@ -65,6 +69,23 @@ def isolation_of_batches(folder: Path) -> bool:
     return touched("reference", pixel, in_double) == {VICTIM}
 
 
+def isolation_of_threads(folder: Path) -> bool:
+    """tests/ensemble/test_threads.py: on four threads the teachers are those of one.
+
+    And tests/ensemble/test_workers.py: a worker divides nothing, which needs no chance to be seen.
+    """
+    with threads(4):
+        worker = workers(1)
+        worker.share([], list)
+        alone = worker.share([], lambda items: own_numbers()) == [{1}]
+    return alone and _same_on_four_threads(torch.float32)
+
+
+def isolation_of_conversions(folder: Path) -> bool:
+    """The same in bfloat16."""
+    return _same_on_four_threads(torch.bfloat16)
+
+
 def charge_before_release(folder: Path) -> bool:
     """tests/privacy/test_ledger.py: noise looks, when added, whether its charge is on disk."""
     witness = Witness(folder / "charge.sqlite")
@@ -87,6 +108,11 @@ def noise_of_its_own(folder: Path) -> bool:
         np.random.seed(0)  # noqa: NPY002 - a global seed must change nothing
         drawn.append(_desk(folder, name, ExactNoise()).obtain("a", COUNTS, _nothing))
     return not np.array_equal(*drawn)  # type: ignore[arg-type]
+
+
+def _same_on_four_threads(precision: torch.dtype) -> bool:
+    expected = after_training("reference", precision)
+    return same_on_threads("reference", precision, expected, 4)
 
 
 def _nothing() -> np.ndarray:

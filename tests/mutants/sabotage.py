@@ -1,6 +1,8 @@
-"""Ten ways to break the guarantee, each a small patch of the true code."""
+"""Twelve ways to break the guarantee, each a small patch of the true code."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ from torch import Tensor
 
 from datalens.data import Shards
 from datalens.ensemble.adam import Adam
+from datalens.ensemble.discriminator import Discriminator
+from datalens.ensemble.workers import Workers
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.noise import ExactNoise, Integers, Noise, SeededNoise, Shape
 from datalens.mechanism.topagg import TopAgg
@@ -50,6 +54,31 @@ def batch_statistics_are_shared(patch: Patch) -> None:
         return normal * scale[wide] + shift[wide]
 
     patch.setattr("datalens.ensemble.reference.batch_norm", batch_norm)
+
+
+def threads_are_taken_back(patch: Patch) -> None:
+    """Workers choose one thread for themselves; then the process has its own number again."""
+    true_share = Workers.share
+
+    def share(self: Workers, items: Iterable[Any], work: Callable[..., Any]) -> list[Any]:
+        try:
+            return true_share(self, items, work)
+        finally:
+            torch.set_num_threads(torch.get_num_threads())
+
+    alone = partial(torch.set_num_threads, 1)
+    patch.setattr("datalens.ensemble.workers.compute_alone", alone)
+    patch.setattr(Workers, "share", share)
+
+
+def conversions_are_shared(patch: Patch) -> None:
+    """Weights in bfloat16 are kept where every thread that is done empties the memory of all."""
+
+    def products(self: Discriminator, device: torch.device) -> torch.autocast:
+        lower = self.precision != torch.float32
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=lower)
+
+    patch.setattr(Discriminator, "_products", products)
 
 
 def noise_is_half(patch: Patch) -> None:

@@ -19,6 +19,8 @@ CAUGHT: list[tuple[Sabotage, Check]] = [
     (sabotage.shards_wrap_around, checks.audit_of_runs),
     (sabotage.moments_are_shared, checks.isolation_of_optimisers),
     (sabotage.batch_statistics_are_shared, checks.isolation_of_batches),
+    (sabotage.threads_are_taken_back, checks.isolation_of_threads),
+    (sabotage.conversions_are_shared, checks.isolation_of_conversions),
     (sabotage.noise_is_half, checks.audit_of_tallies),
     (sabotage.ballots_have_2k_entries, checks.audit_of_moves),
     (sabotage.ballots_let_nan_through, checks.audit_of_moves),

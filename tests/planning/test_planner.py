@@ -11,19 +11,19 @@ import pytest
 
 from datalens.data import PublicFacts
 from datalens.ensemble import Teachers, make_discriminator
-from datalens.planning.cautions import POOR, USELESS, cautions, unlike
-from datalens.planning.kept import APART, DECAY, clusters_kept, labels_kept, means_signal
 from datalens.planning.machine import Rates, calibrate, memory, seconds
 from datalens.planning.planner import option, outlook
-from datalens.planning.prediction import (
+from datalens.privacy.accountants import epsilon
+from datalens.synthesizers import METHODS
+from datalens.synthesizers.cautions import POOR, USELESS, cautions, unlike
+from datalens.synthesizers.kept import APART, DECAY, clusters_kept, labels_kept, means_signal
+from datalens.synthesizers.plan import Plan, VotingPlan
+from datalens.synthesizers.prediction import (
     MEANS_WORTH,
     REFINED_WORTH,
     VOTES_WORTH,
     predict,
 )
-from datalens.privacy.accountants import epsilon
-from datalens.synthesizers import METHODS
-from datalens.synthesizers.plan import Plan, VotingPlan
 from datalens.workflows.bench.utility.cells import configuration_of
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "utility"

@@ -110,7 +110,7 @@ def train(folder: Path, out: Path, kind: str) -> None:
         fit_run(learner, source, out, ledger=kind, seed=None, quiet=True)
         return
     try:
-        resume_run(source, out, epsilon=None, quiet=True)
+        resume_run(source, out, quiet=True)
     except DataLensError as error:
         name, run = str(error).split("datalens ledger ")[1].split(" --end ")
         Ledger(ledger_path(name)).settle(run.split(",")[0])

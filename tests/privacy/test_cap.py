@@ -1,6 +1,7 @@
 """A cap holds over all runs, whoever asks first and whatever they learn on the way."""
 
 import multiprocessing
+import shutil
 from pathlib import Path
 
 import pytest
@@ -99,11 +100,24 @@ def test_a_cap_that_comes_too_late_is_refused(tmp_path: Path) -> None:
 
 def test_the_last_cap_holds_and_all_are_recorded(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "data.sqlite")
-    ledger.set_cap(0.5, DELTA)
-    ledger.set_cap(2.0, 1e-6)
+    for eps in (0.5, 2.0, 1.0):  # neither the smallest nor the largest
+        ledger.set_cap(eps, 1e-6)
     cap = ledger.standing().cap
-    assert cap is not None and (cap.epsilon, cap.delta) == (2.0, 1e-6)
-    assert [row.kind for row in ledger.rows()] == ["cap", "cap"]
+    assert cap is not None and (cap.epsilon, cap.delta) == (1.0, 1e-6)
+    assert [row.kind for row in ledger.rows()] == ["cap"] * 3
+    with pytest.raises(BudgetExceeded, match="cap of epsilon 1 "):
+        ledger.reserve("a", costing(1.5, 1e-6), facts={})
+    ledger.reserve("a", costing(0.9, 1e-6), facts={})
+
+
+def test_a_copy_of_a_ledger_has_its_cap_and_what_was_spent_under_it(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "data.sqlite")
+    ledger.set_cap(1.0, DELTA)
+    ledger.reserve("a", costing(0.9), facts={})
+    shutil.copy(ledger.path, tmp_path / "copy.sqlite")
+    for each in (ledger, Ledger(tmp_path / "copy.sqlite")):
+        with pytest.raises(BudgetExceeded, match="cap of epsilon 1 "):
+            each.reserve("b", costing(0.9), facts={})
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,9 @@ import os
 import secrets
 import shutil
 import sqlite3
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from datalens import ClassGaussian, Records
 from datalens.errors import DataLensError
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.moments import ClassCounts
@@ -84,6 +88,69 @@ def test_a_ledger_that_is_put_back_as_it_was_is_refused(ledger: Ledger, tmp_path
     assert len(Ledger(ledger.path).rows()) == 1  # who does not remember cannot see it
 
 
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_links_to_a_ledger_share_its_budget(
+    ledger: Ledger, link: Callable[[Path, Path], None]
+) -> None:
+    link(other := ledger.path.with_name("other.sqlite"), ledger.path)
+    for key, path in enumerate((ledger.path, other, ledger.path, other, other)):
+        Ledger(path).spend("run", f"{key}", EVENT, count=1)
+    for path in (ledger.path, other):
+        with pytest.raises(BudgetExceeded, match="used 5"):
+            Ledger(path).spend("run", "more", EVENT, count=1)
+
+
+@pytest.mark.parametrize(
+    "kind, sentence",
+    [
+        ("pipe", "is no plain file"),
+        ("device", "is no plain file"),
+        ("folder", "is no plain file"),
+        ("circle", "cannot be used"),
+    ],
+)
+def test_what_is_no_plain_file_is_refused(kind: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.sqlite"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"device": Path("/dev/null"), "circle": path}[kind])
+    with pytest.raises(DataLensError, match=sentence):
+        Ledger(path)
+
+
+def test_a_ledger_that_was_made_anew_during_a_run_is_refused(ledger: Ledger) -> None:
+    """Also where it has the same run and as many rows."""
+    ledger.spend("run", "a", EVENT, count=1)
+    ledger.path.unlink()
+    other = Ledger(ledger.path)
+    with pytest.raises(DataLensError, match="no longer the same"):
+        ledger.spend("run", "b", EVENT, count=1)
+    other.reserve("run", [Charge(event=EVENT, count=5)], facts={})
+    other.spend("run", "a", EVENT, count=1)
+    with pytest.raises(DataLensError, match="no longer the same"):
+        ledger.spend("run", "b", EVENT, count=1)
+
+
+def test_an_edit_is_noticed_whatever_the_journal_and_the_clock_say(tmp_path: Path) -> None:
+    """Whoever edits may hold the file open, and keep its changes in a journal of another kind."""
+    path = tmp_path / "data.sqlite"
+    ledger = Ledger(path, clock=lambda: datetime(1, 1, 1, tzinfo=UTC))
+    ledger.reserve("run", [Charge(event=EVENT, count=5)], facts={})
+    ledger.spend("run", "a", EVENT, count=1)
+    editor = sqlite3.connect(path)
+    editor.execute("PRAGMA journal_mode = WAL")
+    editor.execute("UPDATE entries SET body = replace(body, 'count', 'tnuoc')")
+    editor.commit()
+    with pytest.raises(DataLensError, match="altered: row 1"):
+        ledger.spend("run", "b", EVENT, count=1)
+    editor.close()
+    with pytest.raises(DataLensError, match="altered: row 1"):
+        ledger.spend("run", "b", EVENT, count=1)
+
+
 def _copied(ledger: Path, *, rows: int) -> Path:
     """A ledger that ends earlier."""
     shorter = ledger.with_suffix(".shorter")
@@ -95,15 +162,21 @@ def _copied(ledger: Path, *, rows: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    "edit", ["UPDATE entries SET body = replace(body, '3', '4') WHERE row = 2"]
+    "edit",
+    [
+        """UPDATE entries SET body = replace(body, '"count": 1', '"count": 2') WHERE row = 2""",
+        "DELETE FROM entries WHERE row = 2",
+    ],
+    ids=["a row edited", "a row deleted"],
 )
 def test_nothing_is_charged_to_an_altered_ledger(ledger: Ledger, edit: str) -> None:
-    ledger.spend("run", "a", EVENT, count=1)
+    for key in "ab":
+        ledger.spend("run", key, EVENT, count=1)
     with sqlite3.connect(ledger.path) as database:
         database.execute(edit)
     database.close()
     for refused in (
-        lambda: ledger.spend("run", "b", EVENT, count=1),
+        lambda: ledger.spend("run", "c", EVENT, count=1),
         lambda: ledger.settle("run", {}),
         lambda: ledger.charges("run"),
         lambda: ledger.extract("run"),
@@ -209,9 +282,9 @@ def test_rows_are_on_disk_when_they_are_committed(
     ledger = Ledger(tmp_path / "new.sqlite")
     ledger.reserve("run", [Charge(event=EVENT, count=1)], facts={})
     ledger.spend("run", "a", EVENT, count=1)
-    ledger.settle("run")
+    ledger.settle("run", {})
     writing = [modes for changes, *modes in found if changes]
-    assert len(writing) >= 4 and writing == [[3, 1, "delete"]] * len(writing)  # 3 is EXTRA
+    assert writing == [[3, 1, "delete"]] * 3  # of each row; 3 is EXTRA
 
 
 def test_rows_are_salted_by_the_operating_system(
@@ -230,6 +303,16 @@ def test_rows_are_salted_by_the_operating_system(
     salts = [row.body["salt"] for row in ledger.rows("run")]
     assert salts[1:] == given and len(set(salts)) == 4
     assert all(len(bytes.fromhex(salt)) == 16 for salt in salts)
+
+
+def test_nobody_else_can_read_a_ledger(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        ledger = Ledger(tmp_path / "data.sqlite", head=tmp_path / "head")
+        ledger.reserve("run", [], facts={})
+    finally:
+        os.umask(before)
+    assert ledger.path.stat().st_mode & 0o077 == 0
 
 
 def test_names_are_checked() -> None:
@@ -254,6 +337,19 @@ def test_data_of_any_name_have_a_ledger(data: str, ledger: str) -> None:
     if data != ledger:
         with pytest.raises(DataLensError, match=rf"that of data called so is {ledger}\)"):
             ledger_path(data)
+
+
+@pytest.mark.parametrize("data", ["train", "Test", "data", "images"])
+def test_no_ledger_is_named_after_what_every_folder_may_be_called(data: str) -> None:
+    """As those of data in /data, whose folder is all that names them."""
+    with pytest.raises(DataLensError, match=rf"are called {data}, .*name their ledger"):
+        ledger_name_for(data)
+    records = Records.from_arrays(np.zeros((6, 8, 8)), np.arange(6) % 2, n_classes=2, name=data)
+    with pytest.raises(DataLensError, match="name their ledger"):
+        ClassGaussian(epsilon=5, delta=0.1).fit(records)
+    with warnings.catch_warnings(action="ignore"):  # six records are few
+        fitted = ClassGaussian(epsilon=5, delta=0.1).fit(records, ledger="mine")
+    assert fitted.certificate["data"]["name"] == data and ledger_path("mine").exists()
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -283,6 +379,32 @@ def test_two_processes_never_exceed_the_reservation_together(ledger: Ledger) -> 
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert sum(charge.count for charge in ledger.charges("run")) == 5
+
+
+def _spend_one_key(path: Path, gate: Any, made: Any) -> None:
+    ledger = Ledger(path)
+    gate.wait()
+    for key in "abc":
+        try:
+            ledger.spend("run", key, EVENT, count=1)
+        except AlreadySpent:
+            continue
+        made.put(key)
+
+
+def test_of_six_processes_one_makes_a_charge(ledger: Ledger) -> None:
+    """Else each of them would draw noise for the same release."""
+    context = multiprocessing.get_context("forkserver")
+    gate, made = context.Barrier(6), context.Queue()
+    words = (ledger.path, gate, made)
+    workers = [context.Process(target=_spend_one_key, args=words) for _ in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0] * 6
+    assert sorted(made.get(timeout=10) for _ in "abc") == ["a", "b", "c"] and made.empty()
+    assert sum(charge.count for charge in ledger.charges("run")) == 3
 
 
 class Witness:
@@ -401,6 +523,15 @@ def test_what_noise_cannot_hide_is_refused_before_the_charge(
     with pytest.raises((DataLensError, ValueError, TypeError)):
         desk(ledger, noise).obtain("a", COUNTS, lambda: value)
     assert ledger.charges("run") == []
+
+
+def test_a_release_that_the_ledger_does_not_know_is_not_handed_out(ledger: Ledger) -> None:
+    """As after its ledger was put back: the same noise would be charged to nobody."""
+    desk(ledger, ExactNoise()).obtain("a", COUNTS, ones)
+    other = Ledger(ledger.path.with_name("other.sqlite"))
+    other.reserve("run", [Charge(event=EVENT, count=5)], facts={})
+    with pytest.raises(DataLensError, match="has no charge for it"):
+        desk(other, ExactNoise()).obtain("a", COUNTS, ones)
 
 
 def test_a_damaged_release_is_reported(ledger: Ledger) -> None:

@@ -126,6 +126,16 @@ def test_impossible_plans_cost_nothing(
     assert not own_home.exists()
 
 
+def test_noise_that_is_enough_for_the_steps_alone_is_refused_beside_bought_counts() -> None:
+    public, bought = records().public, {**SMALL, "label_prior": "bought"}
+    alone = DpGan(**SMALL).resolve(public).event.noise_multiplier
+    beside = DpGan(**bought).resolve(public).event.noise_multiplier
+    assert beside > alone
+    assert DpGan(**bought, noise_multiplier=beside).resolve(public).spent() <= SMALL["epsilon"]
+    with pytest.raises(DataLensError, match="too little for 12 steps"):
+        DpGan(**bought, noise_multiplier=alone).resolve(public)
+
+
 class StopAfter(Silent):
     def __init__(self, steps: int) -> None:
         self.steps, self.done = steps, 0

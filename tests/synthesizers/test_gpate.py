@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from datalens import DataLensError, Records
 from datalens.ensemble import stream
 from datalens.ensemble.critics import Critics
-from datalens.mechanism.bins import BinnedVotes, random_projections
+from datalens.mechanism.bins import BinnedVotes, BinRule, random_projections
 from datalens.mechanism.events import GaussianRelease
 from datalens.privacy.accountants import Charge
 from datalens.privacy.releases import Releases
@@ -22,6 +22,8 @@ from datalens.synthesizers.gpate import GPate
 from datalens.synthesizers.gpate_plan import GPatePlan, GPateSettings
 from datalens.synthesizers.session import Session, Silent, Stopped
 from datalens.synthesizers.wasserstein import hire
+
+from ..ensemble.threads import threads
 
 SECRET = b"s" * 32
 SMALL = {"epsilon": 10.0, "n_teachers": 6, "batch_size": 3, "steps": 4, "latent": 8}
@@ -155,6 +157,20 @@ def touched(one: Critics, two: Critics) -> set[int]:
     """Teachers that differ in any bit of their weights."""
     a, b = one.state()["weights"], two.state()["weights"]
     return {teacher for teacher in range(len(a)) if not torch.equal(a[teacher], b[teacher])}
+
+
+def test_ballots_are_computed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a gradient is projected on is a product of its teacher's too."""
+    true_vote, seen = BinRule.vote, set()
+
+    def vote(self: BinRule, *given: torch.Tensor) -> torch.Tensor:
+        seen.add(torch.get_num_threads())
+        return true_vote(self, *given)
+
+    monkeypatch.setattr(BinRule, "vote", vote)
+    with threads(4):
+        trained(records())
+    assert seen == {1}
 
 
 def test_one_record_changes_one_teacher_and_moves_both_releases_within_bounds() -> None:

@@ -80,6 +80,20 @@ def test_a_record_moves_the_votes_of_one_teacher_all_run_long(
     assert len(teachers_touched(tmp_path, monkeypatch)) == 1
 
 
+def test_each_record_is_shown_to_one_teacher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, where the test above tries one: 60 records, no two alike, for 6 teachers."""
+    shown: list[Tensor] = []
+
+    def hire(*, images: Tensor, **given: Any) -> Teachers:
+        shown.append(images)
+        return Teachers(images=images, **given)
+
+    monkeypatch.setattr(pategan, "Teachers", hire)
+    PateGan(**SMALL).fit(records(), seed=0)
+    assert [images.shape[:2] for images in shown] == [(6, N // 6)]
+    assert len(shown[0].flatten(0, 1).flatten(1).unique(dim=0)) == N
+
+
 def test_one_partition_for_all_teachers_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from datalens import DataLens, DataLensError
+from datalens.synthesizers.private_classifier import CLASSIFIERS
 from datalens.workflows.report import page
 
+CLASSIFY = ("classify", "digits", "--epsilon", 5, "--method", "scatter", "--steps", 2)
 FIT = ("fit", "digits", "--epsilon", 5, "--set", "clusters=2", "--set", "label_steps=2")
 
 
@@ -67,6 +71,56 @@ def test_another_generator_is_neither_drawn_from_nor_published(run: Any, fitted:
     for words in COMMANDS:
         refused = run(*words)
         assert refused.code == 2 and "generator.safetensors" in refused.err
+
+
+def test_python_does_not_load_one_either(fitted: Path) -> None:
+    assert len(DataLens.load(fitted).sample(3).labels) == 3
+    smaller_epsilon(fitted)
+    with pytest.raises(DataLensError, match=r"does not hold: .* datalens verify"):
+        DataLens.load(fitted)
+
+
+def test_nor_where_the_ledger_was_altered(fitted: Path, made: Path) -> None:
+    ledger = made / "home" / "ledgers" / "digits.sqlite"
+    before = ledger.read_bytes()
+    with sqlite3.connect(ledger) as database:
+        found = database.execute(
+            "UPDATE entries SET body = replace(body, '\"count\": 1', '\"count\": 2')"
+        )
+        assert found.rowcount > 0
+    database.close()
+    try:
+        with pytest.raises(DataLensError, match=r"does not hold: .*ledger"):
+            DataLens.load(fitted)
+    finally:
+        ledger.write_bytes(before)
+
+
+def test_a_classifier_is_checked_before_it_predicts(run: Any, tmp_path: Path) -> None:
+    assert run(*CLASSIFY, "--out", "run").code == 0
+    predict = ("predict", "run", "digits", "--out")
+    assert run(*predict, "first.csv").code == 0
+    smaller_epsilon(tmp_path / "run")
+    refused = run(*predict, "second.csv")
+    assert refused.code == 2 and "does not hold" in refused.err
+    assert not (tmp_path / "second.csv").exists()
+    with pytest.raises(DataLensError, match="does not hold"):
+        CLASSIFIERS["scatter"].load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "way", ["link/public", "run/log.d/../internal/public", "other/internal/public", "internal/x"]
+)
+def test_no_way_round_leads_into_the_private_half(
+    run: Any, fitted: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    (fitted.parent / "link").symlink_to(fitted / "internal")
+    (fitted.parent / "other").symlink_to(fitted)
+    if way == "internal/x":
+        monkeypatch.chdir(fitted)
+    refused = run("export", fitted, "--out", way)
+    assert refused.code == 2 and "private half" in refused.err
+    assert not list((fitted / "internal").rglob("certificate.json"))
 
 
 @pytest.mark.parametrize("inside", ["internal", "internal/x", "internal/x/y"])

@@ -80,8 +80,8 @@ def test_the_whole_way(run: Any, tmp_path: Path) -> None:
         "private": True,
         "wrong": [],
         "not_checked": [
-            "log.jsonl, which the ledger does not vouch for",
-            "who issued the certificate, for which --key takes the owner's public key",
+            "log.jsonl (no hash covers it)",
+            "who issued the certificate (give the owner's public key with --key)",
         ],
         "ledger": "digits",
     }
@@ -285,10 +285,6 @@ BAD = {
     "unknown precision": (["fit", "digits", "--epsilon", "1", "--precision", "int8"], "precision"),
     "growing what": (["bench", "speed", "--grow", "many"], "many"),
     "no patience": (["fit", "digits", "--epsilon", "1", "--rank-timeout", "0"], "rank-timeout"),
-    "settings on resume": (
-        ["fit", "digits", "--out", "taken", "--resume", "--teachers", "5"],
-        "keeps its settings",
-    ),
 }
 
 
@@ -374,8 +370,14 @@ def test_data_lists_what_there_is(run: Any) -> None:
 
 def test_a_delta_that_is_too_large_is_said(run: Any) -> None:
     words = ["fit", "digits", "--epsilon", 3, "--method", "class-gaussian", "--delta"]
-    assert "not below 1/n" in run(*words, 0.01).err
-    assert "not below 1/n" not in run(*words, 1e-5).err
+    refused = run(*words, 0.01)
+    assert refused.code == 2 and "above 1/n = 0.000714 for 1,400 records" in refused.err
+    assert not list(Path("runs").iterdir())
+    allowed = run(*words, 0.01, "--allow-large-delta")
+    assert allowed.code == 0 and "Careful: delta 0.01 is not below 1/n" in allowed.err
+    assert "1/n" not in run(*words, 1e-5).err
+    seeded = run(*words, 0.01, "--seed", 1, "--not-private")
+    assert seeded.code == 0 and "Careful: delta 0.01 is not below 1/n" in seeded.err
 
 
 def test_verify_exits_1_when_something_disagrees(run: Any, tmp_path: Path) -> None:
@@ -422,9 +424,18 @@ def test_a_stopped_run_goes_on_to_the_same_generator(
 
     with alone_in(tmp_path / "r"):
         assert "Another process" in run("fit", "digits", "--out", "r", "--resume").err
-    other = run("fit", "digits", "--out", "r", "--resume", "--epsilon", 4)
-    assert other.code == 2 and "cannot change" in other.err
-    resumed = run("fit", "digits", "--out", "r", "--resume", "--json")
+    same = ("fit", "digits", "--out", "r", *LONG, "--ledger", "digits", "--resume")
+    for more, said in {
+        ("--epsilon", 4): "epsilon 3.0",
+        ("--steps", 119): "steps 120",
+        ("--top-k", 7): "top_k ",
+        ("--ledger", "other"): "the ledger digits",
+        ("--seed", 4): "another seed",
+    }.items():
+        other = run(*same, *more)
+        assert other.code == 2 and f"r was started with {said}" in other.err
+        assert "cannot change: a resumed run keeps its settings" in other.err
+    resumed = run(*same, "--json")
     assert resumed.code == 0, resumed.err
     whole = run("fit", "digits", "--out", "w", *LONG, "--json")
     a, b = (load_file(f"{name}/generator.safetensors") for name in ("r", "w"))
@@ -520,7 +531,7 @@ def test_what_a_cap_leaves_is_rounded_down(run: Any) -> None:
     from datalens.privacy.rounding import rounded_down
 
     for value in (2.07899, 0.123456, 19.9999, 0.00010009, 9.9999, 1.0):
-        assert 0.999 * value < float(rounded_down(value)) <= value
+        assert 0.99 * value < float(rounded_down(value)) <= value
 
 
 def test_a_ledger_with_a_huge_epsilon_is_still_shown(run: Any, tmp_path: Path) -> None:
@@ -539,6 +550,10 @@ def test_files_that_are_no_ledgers_are_named_and_passed_over(run: Any, own_home:
     shown = run("ledger")
     assert shown.code == 0 and "mine: 0 runs" in shown.out
     assert "junk" in shown.err and "folder" in shown.err
+    assert run("ledger", "--json").code == 0
+    (own_home / "ledgers" / "mine.sqlite").unlink()
+    for more in ((), ("--json",)):
+        assert run("ledger", *more).code == 2  # none can be read
 
 
 def test_bad_caps_leave_nothing(run: Any, own_home: Path) -> None:
@@ -605,6 +620,30 @@ def test_an_abandoned_run_can_be_ended(run: Any, own_home: Path) -> None:
     assert run("ledger", "mine", "--end", "nobody").code == 2
 
 
+def test_a_run_that_was_ended_while_under_way_spends_no_more(
+    run: Any, tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had set aside may be another's by then."""
+    from datalens.privacy.ledger import Ledger
+
+    spend, codes = Ledger.spend, []
+
+    def ended(self: Ledger, run_: str, *words: Any, **more: Any) -> None:
+        spend(self, run_, *words, **more)
+        codes.append(run("ledger", "digits", "--end", run_).code)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "spend", ended)
+        words = ("--method", "class-gaussian", "--epsilon", "2", "--out", tmp_path / "a")
+        stopped = run("fit", "digits", *words)
+    assert stopped.code == 2 and "has been settled and can spend no more" in stopped.err
+    assert codes == [0] and not (tmp_path / "a" / "certificate.json").exists()
+    assert [row.kind for row in Ledger(own_home / "ledgers" / "digits.sqlite").rows()] == [
+        "reserve", "spend", "settle",
+    ]  # fmt: skip
+    assert run("fit", "digits", "--out", tmp_path / "a", "--resume").code == 2
+
+
 @pytest.mark.parametrize(
     "words, sentence",
     [
@@ -627,7 +666,7 @@ def test_verify_looks_at_the_owners_ledger_where_it_is(
     import sqlite3
 
     run("fit", "digits", "--method", "class-gaussian", "--epsilon", "2", "--out", tmp_path / "a")
-    assert "So does the whole ledger digits" in run("verify", tmp_path / "a").out
+    assert "The whole ledger digits holds too" in run("verify", tmp_path / "a").out
     run("export", tmp_path / "a", "--out", tmp_path / "public")
     with sqlite3.connect(own_home / "ledgers" / "digits.sqlite") as database:
         database.execute("DELETE FROM entries WHERE row = 2")
@@ -648,10 +687,10 @@ def test_fit_says_what_it_read_and_who_pays(run: Any, tmp_path: Path) -> None:
     assert "used with the ledger" not in first.err
     second = run("fit", "copy/own.npz", *words, "--out", "b", "--ledger", "other")
     told = " ".join(second.err.split())
-    assert "These records were used with the ledger scans too" in told
-    assert "not added up there" in told
+    assert "some of these records were used with the ledger scans too" in told
+    assert "is not added up" in told and ".py:" not in told
     refused = run("fit", "copy/own.npz", *words, "--out", "d")
-    assert refused.code == 2 and "Name other, scans with --ledger" in refused.err
+    assert refused.code == 2 and "used with the ledger other, scans" in refused.err
     assert not (tmp_path / "d").exists()
     seeded = ("--seed", 1, "--not-private")
     third = run("fit", "copy/own.npz", *words, *seeded, "--out", "c", "--ledger", "third")
@@ -750,3 +789,13 @@ def test_samples_without_number_are_refused(run: Any) -> None:
     assert refused.code == 2 and "--count is at most 1,000,000,000" in refused.err
     assert run("sample", "r", "--count", 20, "--out", "s.NPZ").code == 0
     assert len(load("s.NPZ").labels) == 20
+
+
+def test_it_is_said_how_much_a_great_many_samples_are(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("fit", "digits", "--epsilon", 10, "--method", "class-gaussian", "--out", "r")
+    for most, said in ((20 * 64, False), (20 * 64 - 1, True)):
+        monkeypatch.setattr("datalens.workflows.commands.samples.SAID", most)
+        told = run("sample", "r", "--count", 20, "--out", f"{most}.npz")
+        assert ("20 images: 0.0 GB before they are packed." in told.err) is said

@@ -123,13 +123,45 @@ def test_all_adds_classifiers_and_baselines_which_are_kept(
     assert second == first
 
 
+def test_each_stage_is_named_as_it_begins(run: Any, half: Path) -> None:
+    """Without a terminal, where there are no bars: who waits sees that it goes on."""
+    told = run("evaluate", half, "--on", "digits", "--quick", "--json")
+    stages = ("real records", "synthetic images", "domain classifier", "cnn")
+    stages += ("logistic-regression", "measures", "training records")
+    assert told.err.split("\n")[:7] == [f"{stage} ..." for stage in stages]
+
+
+@pytest.mark.parametrize(
+    "side, usual, quick",
+    [(8, 50_000, 10_000), (28, 50_000, 10_000), (32, 42_958, 10_000), (64, 8_632, 2_877)],
+)
+def test_of_larger_images_fewer_are_learned_from(side: int, usual: int, quick: int) -> None:
+    """So that the default ends in minutes at any size; --all leaves none out."""
+    for shape in ((1, side, side), (3, side, side)):
+        assert evaluation.USUAL.learned(50_000, shape) == usual
+        assert evaluation.QUICK.learned(10_000, shape) == quick
+        assert evaluation.EVERYTHING.learned(50_000, shape) == 50_000
+        assert evaluation.USUAL.learned(700, shape) == 700
+
+
+def test_no_network_learns_from_more_than_its_share(
+    run: Any, half: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither from real images nor from synthetic ones; an image of 8x8 is one place."""
+    monkeypatch.setattr(evaluation, "QUICK", evaluation.Effort(work=300, measured=100))
+    found = run("evaluate", half, "--on", "digits", "--quick", "--json").json
+    assert found["classifiers"]["cnn"]["synthetic"]["training_images"] == 300
+    assert found["classifiers"]["cnn"]["real"]["training_images"] == 300
+    assert found["domain"]["training_images"] == 300
+
+
 def test_the_terminal_says_what_is_internal(run: Any, half: Path) -> None:
     shown = run("evaluate", half, "--on", "digits", "--quick")
     assert shown.code == 0
     for word in ("accuracy 0.", "Inception Score", "FID", "coverage", "700 are copies", "density"):
         assert word in shown.out, word
     assert shown.out.rstrip().endswith(
-        "Internal: these figures come from real data that nobody has paid for."
+        "Internal: these figures were computed on real records without noise. Do not publish them."
     )
 
 

@@ -59,7 +59,7 @@ def test_a_method_from_another_package(installed: Path, tmp_path: Path) -> None:
     fitted = datalens(*fit, "--out", run, "--json", site=installed)
     assert fitted["private"] and 49 < fitted["epsilon"]["certified"] <= 50
     found = json.loads(datalens("verify", run, "--json", site=installed).stdout)
-    assert not found["holds"] and found["private"]
+    assert not found["holds"] and not found["private"]
     assert len(found["wrong"]) == 1 and "class-means is not one of DataLens" in found["wrong"][0]
     out = str(tmp_path / "drawn.npz")
     datalens("sample", run, "--count", "20", "--out", out, "--json", site=installed)

@@ -84,7 +84,7 @@ def test_a_good_budget_is_led_to_the_default(run: Any) -> None:
         exact = [option["epsilon"][name] for name in ("certified", "paper", "gaussian")]
         assert exact == pytest.approx([1, 1.2168, 0.915], abs=1e-3) and shown[0] == str(i)
         above = [float(figure) - epsilon for figure, epsilon in zip(shown[1:], exact, strict=True)]
-        assert all(-1e-12 <= more < 1e-4 for more in above)  # rounded up
+        assert all(-1e-12 <= more < 1e-2 for more in above)  # rounded up
     assert max(len(line) for line in found.out.splitlines() if line[:1] in "┏┃┡│└") <= 80
 
 
@@ -242,7 +242,9 @@ def test_bad_input_is_one_sentence(
 
 
 def test_fit_repeats_what_plan_warns_of(run: Any) -> None:
-    fitted = run("fit", "digits", "--epsilon", 0.05, "--out", "r", "--delta", 0.01)
+    fitted = run(
+        "fit", "digits", "--epsilon", 0.05, "--out", "r", "--delta", 0.01, "--allow-large-delta"
+    )
     assert fitted.code == 0
     assert "Careful: 1,400 records at epsilon 0.05 are too few" in fitted.err
     assert "Careful: delta 0.01 is not below 1/n" in fitted.err

@@ -95,7 +95,7 @@ def test_published_files_follow_from_the_releases(
     secret = Session.resume(folder=inside).secret
     seal = other.records().seal(secret)  # other records than it was started on are refused
     (inside / "records").write_text(seal.tobytes().hex())
-    resume_run(other, tmp_path / "b", epsilon=None, quiet=True)
+    resume_run(other, tmp_path / "b", quiet=True)
     first, second = (published(tmp_path / run, tmp_path / f"public-{run}") for run in "ab")
     assert set(first) >= {"certificate.json", "ledger.json", "report.html", "samples.png"}
     assert set(first) == set(second)
@@ -140,4 +140,4 @@ def test_other_data_on_a_ledger_are_noticed_and_let_in(
         made = METHODS["class-gaussian"](epsilon=1.0)
         fit_run(made, source, tmp_path / name, ledger="faces", seed=None)
         said = " ".join(capsys.readouterr().err.split())
-        assert ("used with other data" in said) is (name == "c")
+        assert ("no run is known that charged the ledger faces" in said) is (name == "c")

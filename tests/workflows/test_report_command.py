@@ -192,6 +192,16 @@ def test_what_comes_after_takes_the_size_of_the_run(
     assert other.code == 2 and "try --image-size 12" in other.err
 
 
+def test_a_report_makes_one_folder_and_none_above(run: Any, pets: Path) -> None:
+    words = ("--epsilon", 8, "--out", "run", "--method", "class-gaussian", "--image-size", 8)
+    assert run("fit", "pets", *words).code == 0
+    refused = run("report", "run", "--out", "nothere/deep/page.html")
+    assert refused.code == 2 and "nothere is no folder" in refused.err
+    assert not Path("nothere").exists()
+    assert run("report", "run", "--out", "nothere/page.html").code == 0
+    assert Path("nothere/page.html").is_file()
+
+
 def test_a_certificate_that_does_not_hold_is_not_reported(run: Any, pets: Path) -> None:
     words = ("--epsilon", 8, "--out", "run", "--method", "class-gaussian", "--image-size", 8)
     assert run("fit", "pets", *words).code == 0
@@ -204,9 +214,20 @@ def test_a_certificate_that_does_not_hold_is_not_reported(run: Any, pets: Path) 
     assert Path("run/report.html").read_text() == before
     Path("run/certificate.json").unlink()
     said = "run is finished, but its certificate.json is missing: put it back from an export"
-    for command in (("report",), ("sample", "--count", 3, "--out", "s.npz")):
-        assert said in run(command[0], "run", *command[1:]).err
-    assert "or write it anew with datalens fit ... --resume" in run("report", "run").err
+    again = "datalens fit pets --image-size 8 --out run --resume"
+    commands = (("report",), ("sample", "--count", 3, "--out", "s.npz"), ("export", "--out", "x"))
+    for command in commands:
+        refused = run(command[0], "run", *command[1:])
+        assert said in refused.err and f"or write it anew with {again}.\n" in refused.err
+    shutil.copytree("run", "copy")
+    assert run(*again.split()[1:]).code == 0
+    assert run("verify", "run").code == 0
+    shutil.rmtree("run")
+    Path("copy").rename("run")
     Path("run/generator.safetensors").unlink()
-    assert "run is not finished; go on with datalens fit" in run("report", "run").err
+    for command in commands:
+        refused = run(command[0], "run", *command[1:])
+        assert f"run is not finished; go on with {again}.\n" in refused.err
+    Path("run/internal/source.json").unlink()
+    assert "go on with datalens fit ... --out run --resume." in run("report", "run").err
     shutil.rmtree("run")

@@ -9,9 +9,11 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
+from datalens.classifiers.judge import taught
 from datalens.data import load
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.utility.accuracy import judged_accuracy
+from datalens.workflows.evaluation import Effort
 
 ON = ["--on", "digits"]
 
@@ -52,7 +54,11 @@ def test_of_a_run_it_lies_beside_it_and_is_not_exported(
     refused = run(*words)
     assert refused.code == 2 and "used with the ledger digits" in refused.err
     shown = run(*words, "--ledger", "own")
-    assert shown.code == 0 and "bought for epsilon" in shown.out and "Internal" not in shown.out
+    assert (
+        shown.code == 0
+        and "spent, charged to the ledger" in shown.out
+        and "Internal" not in shown.out
+    )
     assert json.loads((tmp_path / "r/validation/certificate.json").read_text())["method"] == (
         "validation"
     )
@@ -60,7 +66,7 @@ def test_of_a_run_it_lies_beside_it_and_is_not_exported(
     assert run("verify", "r/validation").code == 0
     for other in (("export", "--out", "p"), ("sample", "--count", 5, "--out", "p"), ("report",)):
         refused = run(other[0], "r/validation", *other[1:])
-        assert refused.code == 2 and "is a figure that was bought" in refused.err
+        assert refused.code == 2 and "holds one accuracy, not a run" in refused.err
     run("export", "r", "--out", "public")
     assert not (tmp_path / "public/validation").exists()
 
@@ -109,8 +115,24 @@ def test_records_that_were_learned_from_are_not_held_out(
     other.write_bytes(some.read_bytes())
     renamed = ("evaluate", "r", "--on", other, "--classes", 10, "--private-validation", 1)
     refused = run(*renamed)
-    assert refused.code == 2 and "These records were used with the ledger some" in refused.err
+    assert refused.code == 2 and "used with the ledger some" in refused.err
     assert run(*renamed, "--ledger", "other").code == 0  # by its owner's word
+
+
+def test_as_many_images_are_learned_from_as_by_the_internal_figures(
+    run: Any, some: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image of 8x8 is one place: 120 of 300."""
+    learned = []
+
+    def counted(images: np.ndarray, *given: Any, **named: Any) -> Any:
+        learned.append(len(images))
+        return taught(images, *given, **named)
+
+    monkeypatch.setattr("datalens.workflows.validating.USUAL", Effort(work=120))
+    monkeypatch.setattr("datalens.workflows.validating.taught", counted)
+    words = ("evaluate", some, "--on", "digits", "--private-validation", 5, "--out", "v")
+    assert run(*words).code == 0 and learned == [120]
 
 
 def test_the_test_split_is_not_taken_for_public(
@@ -197,5 +219,5 @@ def test_a_ledger_of_other_data_is_spoken_of_in_a_sentence(run: Any, some: Path)
     np.savez("more.npz", images=digits.images[300:500], labels=digits.labels[300:500])
     on = ("--on", "more.npz", "--classes", 10)
     told = run("evaluate", some, *on, *words, "--out", "v2")
-    assert told.code == 0 and "mixed has been used with other data so far" in told.err
+    assert told.code == 0 and "no run is known that charged the ledger mixed" in told.err
     assert "Warning" not in told.err and ".py:" not in told.err

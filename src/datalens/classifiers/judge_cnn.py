@@ -20,14 +20,13 @@ class Cnn(Judge):
     ) -> None:
         self._shape = tuple(shape)
         channels, *sides = shape
-        height, width = ((side - 2) // 2 - 2 for side in sides)
         # A last row or column that the max-pool leaves over: not computing it changes nothing.
         self._crop = [2 * (side // 2) for side in sides]
         weights = {}
         for name, outputs, inputs in (
             ("first", 32, (channels, 3, 3)),
             ("second", 64, (32, 3, 3)),
-            ("dense", 64, (64 * height * width,)),
+            ("dense", 64, (64 * places(shape),)),
             ("output", n_classes, (64,)),
         ):
             weights[f"{name}.weight"] = _glorot(outputs, inputs, generator)
@@ -57,6 +56,12 @@ class Cnn(Judge):
             kept = (noise[: x.numel()] >= dropped).as_strided(x.shape, x.stride())
             gain = (x > 0).logical_and_(kept).float().mul_(256 / (256 - dropped))
         return x * gain
+
+
+def places(shape: tuple[int, int, int]) -> int:
+    """Places in an image that the second convolution looks at. Its time grows with them."""
+    height, width = ((side - 2) // 2 - 2 for side in shape[1:])
+    return height * width
 
 
 def _glorot(outputs: int, inputs: tuple[int, ...], generator: torch.Generator) -> Tensor:

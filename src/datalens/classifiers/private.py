@@ -20,7 +20,11 @@ from datalens.errors import DataLensError
 from datalens.mechanism.events import positive
 from datalens.mechanism.noise import FloatNoise, FloatSecureNoise
 from datalens.mechanism.norm_topk import check_share
-from datalens.privacy.calibration import SampledAccountant, noise_multiplier_for
+from datalens.privacy.calibration import (
+    SampledAccountant,
+    noise_multiplier_for,
+    refuse_large_delta,
+)
 
 VALID: tuple[SampledAccountant, ...] = ("pld", "certified")
 """Both are bounds for sampled steps, so that the smaller noise of the two will do."""
@@ -47,6 +51,7 @@ def make_private(
     loss_reduction: LossReduction = "mean",
     noise: FloatNoise | None = None,
     secret: bytes | None = None,
+    allow_large_delta: bool = False,
 ) -> Private:
     """A model, optimiser and loader whose usual training loop is differentially private.
 
@@ -65,7 +70,7 @@ def make_private(
     forgotten when the next begins. A batch may be empty: its step is noise alone, and its mean loss
     NaN, which is no reason to skip it. `keep` is the share of each gradient's squared norm that is
     kept, 1 being plain DP-SGD; `loss_reduction` says whether the loss is a mean or a sum over the
-    batch.
+    batch. A `delta` above 1 / number of records is refused without `allow_large_delta`.
 
     Guarantee: the weights after `epochs` passes over the loader, and all on the way there, are
     (epsilon, delta)-differentially private, for one record blanked in place and their number public
@@ -89,6 +94,8 @@ def make_private(
     refuse_what_cannot_be_private(model)
     _refuse_other_optimizers(model, optimizer)
     batches = poisson_loader(loader, secret or os.urandom(32))
+    if not allow_large_delta:
+        refuse_large_delta(delta, len(loader.dataset))  # type: ignore[arg-type]
     steps, sampler = epochs * len(batches), batches.batch_sampler
     if not isinstance(sampler, PoissonBatches):
         raise TypeError("the loader lost its sampler")

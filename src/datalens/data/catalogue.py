@@ -80,7 +80,7 @@ def load(
     source: str | Path,
     *,
     split: Split = "train",
-    data_dir: Path | None = None,
+    data_dir: str | Path | None = None,
     image_size: int | None = None,
     n_classes: int | None = None,
     channels: int | None = None,
@@ -97,9 +97,9 @@ def load(
         raise DataLensError(f"split must be train or test, got {split!r}.")
     _check_colour(source, channels)
     if isinstance(source, str) and source in _ENTRIES:
-        entry = _entry(source, data_dir)
+        entry = _ENTRIES[source]
         declared_classes(n_classes, entry.class_names)
-        return entry.load(split, data_dir, image_size, keep)
+        return entry.load(split, _folder(data_dir), image_size, keep)
     path = _path(source)
     given: dict[str, Any] = {"n_classes": n_classes, "image_size": image_size, "keep": keep}
     if channels is not None:
@@ -133,7 +133,7 @@ def _check_colour(source: str | Path, channels: int | None) -> None:
 
 
 def load_unlabelled(
-    source: str, shape: tuple[int, int, int], *, data_dir: Path | None = None
+    source: str, shape: tuple[int, int, int], *, data_dir: str | Path | None = None
 ) -> tuple[list[str] | None, npt.NDArray[np.uint8]]:
     """Images of `shape` to be classified, and the files they come from, if each has its own.
 
@@ -150,7 +150,9 @@ def load_unlabelled(
     return [name.decode(errors="replace") for name in named], images
 
 
-def fingerprint(source: str | Path, *, split: Split = "train", data_dir: Path | None = None) -> str:
+def fingerprint(
+    source: str | Path, *, split: Split = "train", data_dir: str | Path | None = None
+) -> str:
     """Tells whether two machines have the same data: SHA-256 of a file's bytes, or of the names
     and sizes of a folder's files. A private fact, to be compared and not published."""
     digest = hashlib.sha256()
@@ -177,7 +179,7 @@ def holds_pictures(source: str | Path) -> bool:
     return not named and _reader(_path(source)) is not load_npz
 
 
-def is_two_things(source: str, data_dir: Path | None) -> bool:
+def is_two_things(source: str, data_dir: str | Path | None) -> bool:
     """Whether a name is a data set's and, where one stands, a folder's of class folders too.
 
     The folder in which that very data set lies is not meant.
@@ -185,14 +187,14 @@ def is_two_things(source: str, data_dir: Path | None) -> bool:
     folder = Path(source)
     if source not in _ENTRIES or not folder.is_dir():
         return False
-    found = _entry(source, data_dir).find(data_dir)
+    found = _ENTRIES[source].find(_folder(data_dir))
     its_own = found is not None and Path(found).resolve().is_relative_to(folder.resolve())
     return not its_own and any(child.is_dir() for child in visible(folder))
 
 
-def _files(source: str | Path, split: Split, data_dir: Path | None) -> _Files:
+def _files(source: str | Path, split: Split, data_dir: str | Path | None) -> _Files:
     if isinstance(source, str) and source in _ENTRIES:
-        return _entry(source, data_dir).files(split, data_dir)
+        return _ENTRIES[source].files(split, _folder(data_dir))
     path = _path(source)
     if is_table(path):
         return _Files(table_files(path, split))
@@ -224,12 +226,14 @@ def _path(source: str | Path) -> Path:
     )
 
 
-def describe(name: str, data_dir: Path | None = None) -> Description:
+def describe(name: str, data_dir: str | Path | None = None) -> Description:
     """What there is to know about a data set by name. Nothing is downloaded or read."""
-    entry = _entry(name, data_dir)
+    if name not in _ENTRIES:
+        raise DataLensError(f"{name} is no data set by name: there are {', '.join(_ENTRIES)}.")
+    entry = _ENTRIES[name]
     return Description(
         name=name,
-        found=entry.find(data_dir),
+        found=entry.find(_folder(data_dir)),
         n_records=entry.n_records["train"],
         n_test_records=entry.n_records["test"],
         shape=entry.shape,
@@ -239,17 +243,19 @@ def describe(name: str, data_dir: Path | None = None) -> Description:
     )
 
 
-def catalogue(data_dir: Path | None = None) -> tuple[Description, ...]:
+def catalogue(data_dir: str | Path | None = None) -> tuple[Description, ...]:
     """Every data set that has a name."""
     return tuple(describe(name, data_dir) for name in _ENTRIES)
 
 
-def _entry(name: str, data_dir: Path | None) -> _Entry:
-    if name not in _ENTRIES:
-        raise DataLensError(f"{name} is no data set by name: there are {', '.join(_ENTRIES)}.")
-    if data_dir is not None and not data_dir.is_dir():
+def _folder(data_dir: str | Path | None) -> Path | None:
+    """Where data sets by name are looked for first."""
+    if data_dir is None:
+        return None
+    folder = Path(data_dir).expanduser()
+    if not folder.is_dir():
         raise DataLensError(f"--data-dir (data_dir=) {data_dir} is no folder: name one that is.")
-    return _ENTRIES[name]
+    return folder
 
 
 def _load_fashion_mini(

@@ -21,6 +21,8 @@ _WIDE = ("I", "F")
 """Modes of more than 8 bits a channel, which PIL would cut off at 255 without a word."""
 _WHITE = (255, 255, 255, 255)
 _ROWS = 64
+SHOWN_FAULTS = 6
+"""Pictures that cannot be used, of which so many are named."""
 
 Shape = tuple[int, int, int]
 """Channels, height and width."""
@@ -54,6 +56,13 @@ class Picture:
         return cls(name=name, open=opened)
 
 
+def sizes_of(pictures: Sequence[Picture], image_size: int | None) -> list[tuple[int, int]]:
+    """Height and width that each image will have, its pixels unread."""
+    sizes: list[tuple[int, int]] = []
+    _each(pictures, lambda row: sizes.append(size_of_picture(pictures[row], image_size)))
+    return sizes
+
+
 def size_of_picture(picture: Picture, image_size: int | None) -> tuple[int, int]:
     """Height and width that the image will have, its pixels unread."""
     with _opened(picture) as image:
@@ -84,9 +93,32 @@ def decoded(
 ) -> npt.NDArray[np.uint8]:
     """Images (n, channels, height, width), each turned grey or RGB."""
     images = np.empty((len(pictures), *shape), dtype=np.uint8)
-    for row, picture in enumerate(pictures):
-        images[row] = decode(picture, shape, image_size)
+
+    def fill(row: int) -> None:
+        images[row] = decode(pictures[row], shape, image_size)
+
+    _each(pictures, fill)
     return images
+
+
+def _each(pictures: Sequence[Picture], work: Callable[[int], None]) -> None:
+    """Work on every picture by its number; one error names all that cannot be read."""
+    faults: list[str] = []
+    names: list[str] = []
+    for row, picture in enumerate(pictures):
+        try:
+            work(row)
+        except DataLensError as error:
+            faults.append(str(error))
+            names.append(picture.name)
+    if len(faults) == 1:
+        raise DataLensError(faults[0])
+    if faults:
+        others = ", ".join(names[1:SHOWN_FAULTS])
+        more = ", ..." if len(names) > SHOWN_FAULTS else ""
+        raise DataLensError(
+            f"{len(faults):,} pictures cannot be used. {faults[0]} The others: {others}{more}."
+        )
 
 
 def decode(picture: Picture, shape: Shape, image_size: int | None) -> npt.NDArray[np.uint8]:
@@ -136,7 +168,7 @@ def _opened(picture: Picture) -> Iterator[ImageFile.ImageFile]:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with picture.open() as stream:
                 if not stream.read(1):
-                    raise EOFError
+                    raise DataLensError(f"{picture.name} is empty: fetch it again, or remove it.")
                 stream.seek(0)
                 with Image.open(stream, formats=_FORMATS) as opened:
                     if opened.width * opened.height > MAX_PIXELS:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from datalens.data.decoding import Picture, Shape, brought_to, channels_of, decoded, size_of_picture
+from datalens.data.decoding import Picture, Shape, brought_to, channels_of, decoded, sizes_of
 from datalens.data.records import (
     Keep,
     NoTestSplit,
@@ -50,7 +50,7 @@ def load_folder(
         check_image_size(image_size)
     names, files, labels = _files(folder, split)
     pictures = [Picture.of_file(file) for file in files]
-    sizes = [size_of_picture(picture, image_size) for picture in pictures]
+    sizes = sizes_of(pictures, image_size)
     for file, size in zip(files, sizes, strict=True):
         _check_same_size(file, sizes[0], size)
     ahead = _facts(folder, names, len(files), (channels_of(channels), *sizes[0]), n_classes)

@@ -28,9 +28,11 @@ Split = Literal["train", "test"]
 
 PUBLISHED = "published with the data set"
 SHOWN_NAMES = 10
+UNNAMED = "records"
+"""What arrays are called that nobody has named."""
 NO_NAMES = (
     *("train", "training", "test", "data", "dataset", "datasets"),
-    *("images", "pictures", "photos", "records"),
+    *("images", "pictures", "photos", UNNAMED),
 )
 """Names of files and folders that say nothing of the data in them."""
 DECLARED = "declared public by the user, who passes the data together with these facts"
@@ -62,6 +64,11 @@ class PublicFacts:
 
     def __post_init__(self) -> None:
         channels, height, width = self.shape
+        if not self.name.strip() or not self.name.isprintable() or len(self.name) > MAX_NAME:
+            raise DataLensError(
+                f"The name of a data set is published: it must be printable, and have 1 to"
+                f" {MAX_NAME} letters, got {self.name!r:.50}; rename the file or folder (name=)."
+            )
         if self.n_records < 1:
             raise DataLensError(f"{self.name} holds no records: at least one is needed.")
         if self.n_records > MAX_RECORDS:
@@ -208,7 +215,7 @@ class Records:
         *,
         n_classes: int | None = None,
         class_names: tuple[str, ...] | None = None,
-        name: str = "records",
+        name: str = UNNAMED,
         image_size: int | None = None,
         why: str = DECLARED,
         part_of: PublicFacts | None = None,

@@ -6,27 +6,22 @@ threads than it is told to. Both take Fortran's arguments.
 """
 
 import ctypes
-from pathlib import Path
 
 import numpy as np
-import torch
 from llvmlite import binding
 from numba import types
 from numba.extending import get_cython_function_address
 
 from datalens.ensemble.compiling import compiled
+from datalens.ensemble.native import function_of_torch
 
 _NAME = "datalens_sgemm"
 
 
-def _address() -> int:
-    for library in (Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*"):
-        try:
-            found = ctypes.cast(ctypes.CDLL(str(library)).sgemm_, ctypes.c_void_p).value
-        except (OSError, AttributeError):
-            continue
-        if found:
-            return found
+def _address() -> int | None:
+    own = function_of_torch("sgemm_")
+    if own is not None:
+        return ctypes.cast(own, ctypes.c_void_p).value
     address: int = get_cython_function_address("scipy.linalg.cython_blas", "sgemm")
     return address
 

@@ -4,7 +4,9 @@ A critic is a layer of leaky units and a head for each class. So few layers that
 penalty needs no second differentiation: everything is a handful of batched products.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,12 +15,15 @@ from datalens.ensemble.adam import Adam
 from datalens.ensemble.checks import check_between
 from datalens.ensemble.layout import Layout
 from datalens.ensemble.streams import stream
+from datalens.ensemble.workers import Workers
+
+Result = TypeVar("Result")
 
 SLOPE = 0.2
 PENALTY = 10.0
 """Weight of the gradient penalty, as in Gulrajani et al. 2017."""
 BETAS = (0.5, 0.9)
-BLOCK = 64
+BLOCK = 16
 """Critics computed at once. Part of the result, by rounding."""
 
 
@@ -28,6 +33,7 @@ class Critics:
     **Guarantee**: critic i is a function of shard i, of its own random stream, and of the images
     that all critics were shown. Changing a record of shard i changes no bit of another critic, and
     to ask a critic changes nothing: what it was asked, and whether, leaves no trace in its state.
+    Whatever the number of threads, results are the same bit for bit.
     """
 
     first_teacher = 0
@@ -55,6 +61,7 @@ class Critics:
         self._layout = Layout(
             {"see": (width, pixels), "bias": (width,), "heads": (n_classes, width)}
         )
+        self._workers = Workers(labels.device)
         weights = torch.zeros(self.n_teachers, self._layout.size)
         self._adam = Adam(weights, learning_rate=learning_rate, betas=BETAS)
         for critic, own in enumerate(weights):
@@ -66,47 +73,66 @@ class Critics:
         names = ("weights", "first", "second", "steps")
         return {name: getattr(adam, name) for name in names}
 
-    @torch.no_grad()
     def train(self, synthetic: Tensor, labels: Tensor, *, update: int) -> None:
         """One update of every critic against synthetic images (m, ...) in [0, 1].
 
         ``update`` says which of the run's updates this is: with the secret and a critic's number
         it fixes what that critic draws at random.
         """
-        synthetic = synthetic.flatten(1)
-        for start in range(0, self.n_teachers, BLOCK):
-            rows = slice(start, min(start + BLOCK, self.n_teachers))
-            shown = self._shown(rows, synthetic, update)
-            gradient = torch.zeros(rows.stop - rows.start, self._layout.size)
-            loss_gradient(
-                self._layout.views(self._adam.weights[rows]),
-                self._layout.views(gradient),
-                **shown,
-                made=synthetic,
-                made_labels=labels,
-            )
-            self._adam.step(rows, gradient)
+        made = synthetic.detach().flatten(1)
 
-    @torch.no_grad()
+        def train(blocks: Iterator[slice]) -> None:
+            for rows in blocks:
+                gradient = torch.zeros(rows.stop - rows.start, self._layout.size)
+                loss_gradient(
+                    self._layout.views(self._adam.weights[rows]),
+                    self._layout.views(gradient),
+                    **self._shown(rows, made, update),
+                    made=made,
+                    made_labels=labels,
+                )
+                self._adam.step(rows, gradient)
+
+        self._workers.share(self._blocks(), train)
+
     def ask(self, who: Sequence[int], images: Tensor, labels: Tensor) -> Tensor:
         """d realism / d image, (m, pixels): following it, an image looks more real.
 
         Each image in the eyes of the critic that `who` names for it.
         """
         weights = self._layout.views(self._adam.weights[list(who)])
-        x = images.flatten(1).unsqueeze(1)
-        slopes = _slopes(weights, _before(weights, x), labels.unsqueeze(1))
-        return torch.bmm(slopes, weights["see"]).squeeze(1)
+        x = images.detach().flatten(1).unsqueeze(1)
 
-    @torch.no_grad()
-    def ask_all(self, images: Tensor, labels: Tensor) -> Iterator[Tensor]:
-        """Gradients (some critics, m, pixels) of every critic on every image, in order."""
-        x = images.flatten(1)
+        def answer(batches: Iterator[tuple[Tensor, Tensor]]) -> list[Tensor]:
+            return [_direction(weights, x, y).squeeze(1) for x, y in batches]
+
+        (found,) = chain(*self._workers.share([(x, labels.unsqueeze(1))], answer))
+        return found
+
+    def ask_all(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        count: Callable[[Iterator[tuple[range, Tensor]]], Result],
+    ) -> list[Result]:
+        """What ``count`` makes of every critic's gradients on every image.
+
+        It is given blocks of critics, their numbers and (critics, m, pixels), and runs in several
+        threads at once, each with other blocks; the results of all are returned.
+        """
+        x = images.detach().flatten(1)
+
+        def asked(blocks: Iterator[slice]) -> Iterator[tuple[range, Tensor]]:
+            for rows in blocks:
+                weights, some = self._layout.views(self._adam.weights[rows]), rows.stop - rows.start
+                found = _direction(weights, x.expand(some, -1, -1), labels.expand(some, -1))
+                yield range(rows.start, rows.stop), found
+
+        return self._workers.share(self._blocks(), lambda blocks: count(asked(blocks)))
+
+    def _blocks(self) -> Iterator[slice]:
         for start in range(0, self.n_teachers, BLOCK):
-            weights = self._layout.views(self._adam.weights[start : start + BLOCK])
-            some = len(weights["bias"])
-            seen = _before(weights, x.expand(some, -1, -1))
-            yield torch.bmm(_slopes(weights, seen, labels.expand(some, -1)), weights["see"])
+            yield slice(start, min(start + BLOCK, self.n_teachers))
 
     def _begin(self, weights: Tensor, chance: torch.Generator) -> None:
         views = self._layout.views(weights.unsqueeze(0))
@@ -174,6 +200,11 @@ def _judge(
 def _before(weights: dict[str, Tensor], x: Tensor) -> Tensor:
     """What the units get: (critics, n, width)."""
     return torch.baddbmm(weights["bias"].unsqueeze(1), x, weights["see"].transpose(1, 2))
+
+
+def _direction(weights: dict[str, Tensor], x: Tensor, labels: Tensor) -> Tensor:
+    """d realism / d image, (critics, n, pixels)."""
+    return torch.bmm(_slopes(weights, _before(weights, x), labels), weights["see"])
 
 
 def _leak(before: Tensor) -> Tensor:

@@ -135,9 +135,13 @@ class Discriminator(ABC):
             return self.logits(self.layout.views(rows), [images], [(0, labels)])
 
     def _products(self, device: torch.device) -> torch.autocast:
-        """Within, matrix products are in the chosen precision."""
+        """Within, matrix products are in the chosen precision.
+
+        Nothing converted is kept for a second use: all threads share that memory, each empties it
+        when it is done, and whether a weight is converted once or twice is seen in its gradient.
+        """
         lower = self.precision != torch.float32
-        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=lower)
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=lower, cache_enabled=False)
 
     @property
     def n_parameters(self) -> int:

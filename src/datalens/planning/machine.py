@@ -19,8 +19,8 @@ from datalens.ensemble import Teachers, make_discriminator, stream
 from datalens.mechanism.gradients import GradientSums
 from datalens.mechanism.moments import SecondMoments
 from datalens.mechanism.noise import ExactNoise
-from datalens.planning.kept import grid_values
 from datalens.student.gaussian import SMOOTHNESS
+from datalens.synthesizers.kept import grid_values
 from datalens.synthesizers.plan import Plan, VotingPlan
 from datalens.synthesizers.warm_start import WarmStartPlan
 

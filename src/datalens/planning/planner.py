@@ -12,13 +12,13 @@ from typing import Any
 from datalens.data import PublicFacts, shard_size
 from datalens.data.limits import MAX_RECORDS
 from datalens.errors import DataLensError
-from datalens.planning.cautions import POOR, USELESS, Caution, cautions, unlike
 from datalens.planning.machine import Rates, memory, seconds
-from datalens.planning.prediction import Prediction, predict
 from datalens.privacy.accountants import AccountantName, epsilon
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.auto import SHARD
+from datalens.synthesizers.cautions import POOR, USELESS, Caution, cautions, unlike
 from datalens.synthesizers.plan import Plan, VotingPlan
+from datalens.synthesizers.prediction import Prediction, predict
 
 SHOWN: tuple[AccountantName, ...] = ("certified", "paper", "gaussian")
 MOST_EPSILON = 1000.0

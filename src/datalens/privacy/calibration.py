@@ -12,7 +12,7 @@ from typing import Literal
 
 from scipy.optimize import brentq
 
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, NotAdmitted
 from datalens.mechanism.events import (
     LARGEST_SIGMA,
     Event,
@@ -22,6 +22,7 @@ from datalens.mechanism.events import (
 )
 from datalens.privacy.accountants import Charge, epsilon_of_rho, is_bound
 from datalens.privacy.accountants import epsilon as epsilon_of
+from datalens.privacy.rounding import rounded_down
 
 SizingAccountant = Literal["certified", "paper"]
 SampledAccountant = Literal["certified", "paper", "moments", "pld"]
@@ -32,6 +33,16 @@ FAR = 10.0
 """How many budgets over is simply too much."""
 ROUNDING = 1e-12
 """Share of a budget left unused, so that costs may be added up in any order."""
+
+
+def refuse_large_delta(delta: float, n_records: int) -> None:
+    """Refuse a delta above 1/n, with which publishing one record in full would be allowed."""
+    if delta > 1 / n_records:
+        raise NotAdmitted(
+            f"delta {delta:g} is above 1/n = {rounded_down(1 / n_records)} for {n_records:,}"
+            " records, and would allow publishing a whole record: lower it, or accept it with"
+            " --allow-large-delta (allow_large_delta=True)."
+        )
 
 
 @lru_cache(maxsize=128)

@@ -9,7 +9,9 @@ import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ MOST_MARKS = 2**16
 OVERLAP = 0.01
 """Share of the smaller set that two sets have in common, from which on they count as overlapping:
 a few images may be in both by chance."""
+KEY_BYTES = 32
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS secret (key BLOB NOT NULL);
@@ -31,40 +34,68 @@ CREATE TABLE IF NOT EXISTS known (ledger TEXT NOT NULL, files BLOB, marks BLOB N
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of a set of records, and of the ledger that is to be charged for them."""
+
+    others: tuple[str, ...]
+    """Other ledgers that were charged for some of the records, where this one was not."""
+    familiar: bool
+    """Whether this ledger was charged for some of the records."""
+    used: bool
+    """Whether this ledger was charged for any records at all."""
+
+
 class KnownRecords:
     """Keyed hashes of the records of all runs that protect somebody.
 
     Guarantee: nothing of it is ever published. Whoever has the file can find out whether an image
-    that he has was used, and with which ledger; without the key in it, hashes tell nothing.
+    that he has was used, and with which ledger; without the key in it, hashes reveal nothing.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or default_home() / "known-records.sqlite"
 
-    def ledgers_with(self, images: NDArray[np.uint8], files: bytes | None) -> set[str]:
-        """The ledgers that were charged for some of these images, or for these very files."""
+    def key(self) -> bytes:
+        """What marks are made with: drawn once, and kept in the file."""
         with self._transaction() as database:
-            own, stamp = _marked(database, images, files)
-            rows = database.execute("SELECT ledger, files, marks FROM known").fetchall()
-        return {
-            ledger
-            for ledger, of_files, marks in rows
-            if (stamp is not None and of_files == stamp) or _overlap(own, _unpacked(marks))
-        }
+            return _key(database)
 
     def has_runs_of(self, ledger: str) -> bool:
         """Whether any records were used with this ledger."""
         with self._transaction() as database:
-            found = database.execute("SELECT 1 FROM known WHERE ledger = ?", (ledger,))
-            return found.fetchone() is not None
+            return any(name == ledger for name, _, _ in _rows(database))
 
-    def add(self, ledger: str, images: NDArray[np.uint8], files: bytes | None) -> None:
-        """Remember that this ledger is charged for these images."""
+    @contextmanager
+    def charging(self, ledger: str, marks: Marks, files: bytes | None = None) -> Iterator[Known]:
+        """What is known of these records, which are remembered when the block ends well.
+
+        Nobody else asks or adds meanwhile: of two runs that begin at once, one knows the other.
+        `marks` are those of `marks_of`, in any order. `files` is a fingerprint of the files that
+        the records come from.
+        """
+        own = _sampled(marks)
         with self._transaction() as database:
-            marks, stamp = _marked(database, images, files)
-            entry = (ledger, stamp, marks.astype("<u8").tobytes())
-            same = "SELECT 1 FROM known WHERE ledger = ? AND files IS ? AND marks = ?"
-            if database.execute(same, entry).fetchone() is None:
+            stamp = None
+            if files is not None:
+                stamp = hashlib.blake2b(files, key=_key(database), digest_size=16).digest()
+            here = [(of, theirs) for name, of, theirs in _rows(database) if name == ledger]
+            new, new_stamp = own, stamp  # to this ledger
+            for of, theirs in here:
+                new = np.setdiff1d(new, theirs, assume_unique=True)
+                new_stamp = None if of == stamp else new_stamp
+            others = {
+                name
+                for name, of, theirs in _rows(database)
+                if name != ledger and (_same(of, new_stamp) or _overlap(new, own, theirs))
+            }
+            yield Known(
+                others=tuple(sorted(others)),
+                familiar=any(_same(of, stamp) or _overlap(own, own, m) for of, m in here),
+                used=bool(here),
+            )
+            if not any(of == stamp and np.array_equal(theirs, own) for of, theirs in here):
+                entry = (ledger, stamp, own.astype("<u8").tobytes())
                 database.execute("INSERT INTO known VALUES (?, ?, ?)", entry)
 
     @contextmanager
@@ -79,7 +110,7 @@ class KnownRecords:
             database.executescript(_TABLES)
             database.execute("BEGIN IMMEDIATE")
             if database.execute("SELECT 1 FROM secret").fetchone() is None:
-                database.execute("INSERT INTO secret VALUES (?)", (secrets.token_bytes(32),))
+                database.execute("INSERT INTO secret VALUES (?)", (secrets.token_bytes(KEY_BYTES),))
             yield database
             database.execute("COMMIT")
         except sqlite3.Error as error:
@@ -90,32 +121,56 @@ class KnownRecords:
     def _unusable(self, error: Exception) -> DataLensError:
         return DataLensError(
             f"{self.path}, which says what records the ledgers know, cannot be used"
-            f" ({brief(error)}); it must lie in a folder you may write to, with room on its disk."
+            f" ({brief(error)}). Put back a copy of it, in a folder you may write to, with room on"
+            " its disk; without it, no records of earlier runs are recognised."
         )
 
 
-def _marked(
-    database: sqlite3.Connection, images: NDArray[np.uint8], files: bytes | None
-) -> tuple[Marks, bytes | None]:
-    """The sorted marks of these images, and one of the files that they come from.
+def marks_of(images: NDArray[np.uint8], key: bytes) -> Marks:
+    """A keyed hash of each image, in their order.
 
-    Images of one brightness all over, such as empty scans, are in many sets and say nothing.
+    It is 0 for images of one brightness all over, such as empty scans: they are in many sets.
     """
-    (key,) = database.execute("SELECT key FROM secret").fetchone()
     shape = repr(images.shape[1:]).encode()
-    rows = np.ascontiguousarray(images).reshape(len(images), -1)
-    telling = rows[(rows != rows[:, :1]).any(axis=1)]
-    digests = b"".join(
-        hashlib.blake2b(shape + row.tobytes(), key=key, digest_size=8).digest() for row in telling
-    )
-    stamp = None if files is None else hashlib.blake2b(files, key=key, digest_size=16).digest()
-    return np.unique(_unpacked(digests))[:MOST_MARKS], stamp
+    found = np.zeros(len(images), dtype=np.uint64)
+    for position, image in enumerate(images):  # one at a time, for all of them may fill the memory
+        pixels = image.tobytes()
+        if pixels.count(pixels[:1]) < len(pixels):
+            digest = hashlib.blake2b(shape + pixels, key=key, digest_size=8).digest()
+            found[position] = int.from_bytes(digest, "little")
+    return found
 
 
-def _unpacked(marks: bytes) -> Marks:
-    return np.frombuffer(marks, dtype="<u8").astype(np.uint64)
+def _key(database: sqlite3.Connection) -> bytes:
+    (key,) = database.execute("SELECT key FROM secret").fetchone()
+    if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+        raise sqlite3.DatabaseError("its key is damaged")
+    return key
 
 
-def _overlap(one: Marks, other: Marks) -> bool:
-    common = len(np.intersect1d(one, other, assume_unique=True))
-    return common > 0 and common >= OVERLAP * min(len(one), len(other))
+def _rows(database: sqlite3.Connection) -> Iterator[tuple[str, Any, Marks]]:
+    for ledger, files, marks in database.execute("SELECT ledger, files, marks FROM known"):
+        if not isinstance(ledger, str) or not isinstance(marks, bytes) or len(marks) % 8:
+            raise sqlite3.DatabaseError("a row of it is damaged")
+        yield ledger, files, np.frombuffer(marks, dtype="<u8").astype(np.uint64)
+
+
+def _sampled(marks: Marks) -> Marks:
+    return np.unique(marks[marks > 0])[:MOST_MARKS]
+
+
+def _same(files: bytes | None, others: bytes | None) -> bool:
+    return files is not None and files == others
+
+
+def _overlap(some: Marks, whole: Marks, other: Marks) -> bool:
+    """Whether those of `some`, a part of `whole`, are a share of `other`.
+
+    Large sets are known by their smallest marks alone, so sets are compared up to where both are
+    known.
+    """
+    ends = [marks[-1] for marks in (whole, other) if len(marks) == MOST_MARKS]
+    if ends:
+        some, whole, other = (marks[marks <= min(ends)] for marks in (some, whole, other))
+    common = len(np.intersect1d(some, other, assume_unique=True))
+    return common > 0 and common >= OVERLAP * min(len(whole), len(other))

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from datalens.errors import DataLensError, brief
+from datalens.data.records import NO_NAMES, UNNAMED
+from datalens.errors import DataLensError, NotAdmitted, brief
 from datalens.files import replace_file
 from datalens.mechanism.events import Event
 from datalens.privacy.accountants import Charge
@@ -56,7 +57,7 @@ class BudgetExceeded(DataLensError):
     """The charge does not fit into what was reserved, or under the cap. Nothing was written."""
 
 
-class OverTheCap(BudgetExceeded):
+class OverTheCap(BudgetExceeded, NotAdmitted):
     """The plan does not fit under the cap: the run was not let in, and has no row."""
 
 
@@ -77,10 +78,16 @@ def ledger_path(name: str, home: Path | None = None) -> Path:
 def ledger_name_for(data_name: str) -> str:
     """The ledger a data set has by default: its name, made fit for a file name.
 
-    Names that are made alike share a ledger, where costs add up: never too little is counted.
+    Names that are made alike share a ledger, where costs add up: never too little is counted. What
+    every folder may be called is refused.
     """
+    if data_name != UNNAMED and data_name.lower() in NO_NAMES:
+        raise DataLensError(
+            f"These data are called {data_name}, as many others are: name their ledger with"
+            " --ledger (ledger=)."
+        )
     fit = re.sub(r"[^A-Za-z0-9._-]+", "-", data_name).strip("-._")
-    return (fit if len(fit) <= LONGEST_NAME else fit[:80]) or "records"  # -test goes behind it
+    return (fit if len(fit) <= LONGEST_NAME else fit[:80]) or UNNAMED  # -test goes behind it
 
 
 def default_home() -> Path:

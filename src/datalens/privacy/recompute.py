@@ -14,9 +14,13 @@ Curve = Callable[[float], float]
 
 LARGEST = 32.0
 """Logarithm of the largest order less one that is tried."""
+WRITERS_LARGEST = math.log(1e6)
+"""The same of the writer. Laplace noise that would need a larger one is more than it has to be."""
 FINE = 8
 """Points in a deviation of the noise, where a divergence is integrated."""
 MOST_POINTS = 80_000
+FAR = 500.0
+"""Powers of e between which a noise or cost is looked for."""
 GRID = 80
 """Orders tried before the best is looked for between its neighbours."""
 MOST_KINDS = 20
@@ -106,19 +110,38 @@ def gaussian(rho: float, delta: float) -> float:
 
 
 def rho_within(epsilon: float, delta: float, accountant: str) -> float:
-    """The largest zero-concentrated cost that a budget allows, by one of two accountants."""
-    cost = {"certified": certified, "paper": paper}[accountant]
+    """The zero-concentrated cost that the writer spends of a budget, by one of two accountants."""
+    if accountant == "paper":  # the smaller root of epsilon = rho + 2 sqrt(rho log(1 / delta))
+        log = math.log(1 / delta)
+        return (epsilon / (math.sqrt(log + epsilon) + math.sqrt(log))) ** 2
 
     def excess(log_rho: float) -> float:
         rho = math.exp(log_rho)
-        return cost(lambda order: rho * order, delta) - epsilon
+        return certified(lambda order: rho * order, delta) - epsilon
 
-    low = high = math.log(epsilon)
-    while excess(high) <= 0:
+    return math.exp(_crossing(excess, math.log(epsilon)))
+
+
+def laplace_within(epsilon: float, delta: float) -> float:
+    """The scale of the Laplace noise on one count that the writer spends a budget on: as much as
+    makes the release epsilon-private at any delta, or more if the certified figure needs it."""
+
+    def excess(log_pure: float) -> float:
+        pure = math.exp(log_pure)
+        cost = certified(lambda order: _two_coins(pure, order), delta, largest=WRITERS_LARGEST)
+        return cost - epsilon
+
+    return max(1 / epsilon, math.exp(-_crossing(excess, math.log(epsilon))))
+
+
+def _crossing(excess: Curve, start: float) -> float:
+    """Where something that rises is 0, within some powers of e."""
+    low = high = start
+    while excess(high) <= 0 and high < start + FAR:
         high += 1
-    while excess(low) > 0:
+    while excess(low) > 0 and low > start - FAR:
         low -= 1
-    return math.exp(brentq(excess, low, high, xtol=1e-9))
+    return float(brentq(excess, low, high, xtol=1e-9))
 
 
 def _least(at: Curve, largest: float) -> float:

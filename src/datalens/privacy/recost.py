@@ -19,9 +19,7 @@ from datalens.privacy.wording import PRIVATE_KINDS
 
 TOLERANCE = 1e-6
 """Relative: what a claim may lie below the figure computed here. The writer minimises over a grid
-of orders, this file over all of them, so that honest claims lie above."""
-LOSS_TOLERANCE = 1e-4
-"""The same where losses are rounded to a grid, here to the nearest point of it."""
+of orders, and rounds losses up to a grid; here both are finer, so that honest claims lie above."""
 RARE = 1e-6
 """Share of delta that losses may have which are not looked at."""
 
@@ -72,11 +70,10 @@ def _check_epsilon(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
         return ["The certificate has other epsilons than those that are known of such releases."]
     for name in known:
         value = _epsilon(name, charges, delta)
-        slack = LOSS_TOLERANCE if name == "pld" else TOLERANCE
-        if not _close(certificate["epsilon"][name], value, slack):
+        if not _close(certificate["epsilon"][name], value):
             wrong.append(f"epsilon ({name}) is {value:.6g}, not {certificate['epsilon'][name]!r}.")
     replaced = certified(curve(charges, replaced=True), delta, largest=largest_order(charges))
-    if not _close(certificate["epsilon_replace"], replaced, TOLERANCE):
+    if not _close(certificate["epsilon_replace"], replaced):
         wrong.append(f"epsilon_replace is {replaced:.6g}, not {certificate['epsilon_replace']!r}.")
     reserved = _epsilon(sizing, rows[0]["body"]["plan"], delta)
     if not reserved <= budget["epsilon"] * (1 + TOLERANCE):
@@ -101,10 +98,10 @@ def charges_in(rows: list[Row]) -> list[dict[str, Any]]:
     return [body["charge"] for body in bodies if body["kind"] == "spend"]
 
 
-def _close(claimed: Any, truth: float, slack: float) -> bool:
+def _close(claimed: Any, truth: float) -> bool:
     """Not less than the truth, and not much more: far from the usual, the writer's grid of orders
     is coarse, which errs on the safe side."""
-    return truth * (1 - slack) <= number(claimed) <= truth * 1.1 + 1e-3
+    return truth * (1 - TOLERANCE) <= number(claimed) <= truth * 1.1 + 1e-3
 
 
 def number(value: Any) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from datalens.privacy.recompute import rho_within
+from datalens.privacy.recompute import laplace_within, rho_within
 
 Named = dict[str, Any]
 
@@ -30,8 +30,11 @@ FEATURES, RESIDUALS = 4096, 256
 COUNTS_SHARE, SUMS_SHARE, SPREAD_SHARE = 0.01, 0.15, 0.15
 """Of the whole budget, for class counts; of that for moments, for class sums; of that for clusters,
 for how they spread."""
-ROUNDED = 1e-3
-"""How far a noise scale may lie from the one derived: the writer rounds up to five digits."""
+ROUNDED_UP, EXACT = 2e-4, 1e-6
+"""How far a noise scale may lie above the one derived, and below: the writer rounds up to five
+digits, and a budget down on a grid of orders."""
+LEAST_SHARD = 2
+"""Records of a teacher."""
 
 
 def sensitivities(what: str, parameters: Named) -> tuple[float, float]:
@@ -125,7 +128,7 @@ class Derived:
 
     def fits(self, claimed: Any) -> bool:
         """Neither less noise than was paid for, nor a claim of more than the budget needs."""
-        return type(claimed) in (int, float) and abs(claimed / self.scale - 1) <= ROUNDED
+        return type(claimed) in (int, float) and -EXACT <= claimed / self.scale - 1 <= ROUNDED_UP
 
 
 def planned(told: Named) -> dict[str, Named] | None:
@@ -143,6 +146,19 @@ def planned(told: Named) -> dict[str, Named] | None:
         plan["class-counts"] = budget.share(COUNTS_SHARE, "class-counts")
         budget = budget.less(COUNTS_SHARE)
     return plan | _PLANS[told["method"]](settings, data, budget)
+
+
+def impossible(told: Named) -> list[str]:
+    """What no run of ours has, whatever its budget: a sentence each."""
+    data, settings = told["data"], told["settings"]
+    n_teachers, n_records = settings.get("n_teachers", 1), data["n_records"]
+    top_k, values = settings.get("top_k", 1), math.prod(data["shape"])
+    found = []
+    if n_teachers * LEAST_SHARD > n_records:
+        found.append(f"config.toml has {n_teachers} teachers, too many for {n_records} records.")
+    if top_k > values or (settings.get("keep_all") is True and top_k != values):
+        found.append(f"config.toml has top_k {top_k}, which is not that of {values} values.")
+    return found
 
 
 @dataclass(frozen=True)
@@ -287,7 +303,9 @@ def _gswgan(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
 
 
 def _validation(settings: Named, data: Named, budget: _Budget) -> dict[str, Named]:
-    return {"right-answers": {"event": "laplace", "count": 1, "scale": settings["scale"]}}
+    derived = Derived(laplace_within(settings["epsilon"], settings["delta"]))
+    scale = settings["scale"] if derived.fits(settings["scale"]) else derived
+    return {"right-answers": {"event": "laplace", "count": 1, "scale": scale}}
 
 
 _PLANS: dict[str, Callable[[Named, Named, _Budget], dict[str, Named]]] = {

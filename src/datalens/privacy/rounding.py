@@ -12,7 +12,7 @@ _LONGEST = 400
 """Digits that decimals may have on the way: a float has 309 before the point at most."""
 
 
-def rounded_up(number: float, digits: int = 4) -> str:
+def rounded_up(number: float, digits: int = 3) -> str:
     """The smallest figure of that many digits which is not below `number`, as `:g` writes it.
 
     For whatever is stated as the most: an epsilon spent, a sensitivity, a factor.
@@ -20,7 +20,7 @@ def rounded_up(number: float, digits: int = 4) -> str:
     return _figure(number, digits, ROUND_CEILING)
 
 
-def rounded_down(number: float, digits: int = 4) -> str:
+def rounded_down(number: float, digits: int = 3) -> str:
     """The same for whatever is stated as the least, or as what is left."""
     return _figure(number, digits, ROUND_FLOOR)
 

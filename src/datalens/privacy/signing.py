@@ -8,6 +8,7 @@ import base64
 import os
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkstemp
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -19,7 +20,8 @@ SIGNATURE = "certificate.sig"
 LONGEST_SIGNATURE = 200
 """Bytes of that file."""
 KEY = "signing-key"
-"""The owner's secret key, 32 bytes, beside the ledgers."""
+"""The owner's secret key, 32 bytes, beside the ledgers; then the public key, 32 bytes, without
+which a damaged key would sign as another owner's."""
 
 
 def signed(content: bytes, folder: Path) -> str:
@@ -52,20 +54,34 @@ def _secret_key(folder: Path) -> Ed25519PrivateKey:
     try:
         if not path.exists():
             _make_key(path)
-        return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
+        content = path.read_bytes()
+        key = Ed25519PrivateKey.from_private_bytes(content[:32])
+        if content[32:] != key.public_key().public_bytes_raw():
+            raise ValueError("it is damaged")
     except (OSError, ValueError) as error:
-        raise DataLensError(f"The signing key {path} cannot be used ({error}).") from None
+        raise DataLensError(
+            f"The signing key {path} cannot be used ({error}); put it back from a backup, or move"
+            " it away for a new one, whose public key readers then need."
+        ) from None
+    return key
 
 
 def _make_key(path: Path) -> None:
-    """Whole or not at all, and never in the place of another."""
+    """Whole or not at all, readable by its owner alone, and never in the place of another."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{KEY}.{os.getpid()}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(Ed25519PrivateKey.generate().private_bytes_raw())
-        file.flush()
-        os.fsync(file.fileno())
-    with suppress(FileExistsError):
-        os.link(part, path)
-    part.unlink()
+    key = Ed25519PrivateKey.generate()
+    descriptor, part = mkstemp(prefix=f".{KEY}.", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key.private_bytes_raw() + key.public_key().public_bytes_raw())
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(part, path)
+    finally:
+        Path(part).unlink()
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -7,14 +7,24 @@ epsilon from closed forms. Read it from `verify` downwards.
 
 import hashlib
 import json
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 
-from datalens.data.documents import read_json, read_toml, read_whole
+from datalens.data.documents import MAX_TOML, read_json, read_toml, read_whole
 from datalens.errors import DataLensError, printable
-from datalens.privacy.fields import EVENTS, EXTRACT, PARAMETERS, certificate_fields, faults
+from datalens.privacy.fields import (
+    EVENTS,
+    PARAMETERS,
+    certificate_fields,
+    configuration_fields,
+    extract_fields,
+    faults,
+)
 from datalens.privacy.rechain import (
     Row,
     check_chain,
@@ -29,12 +39,14 @@ from datalens.privacy.replan import (
     OURS,
     SAMPLED,
     Derived,
+    impossible,
     planned,
     product_of,
     sensitivities,
 )
 from datalens.privacy.signing import LONGEST_SIGNATURE, SIGNATURE, is_signed
 from datalens.privacy.wording import (
+    COVERS,
     FORMAT,
     GAUSSIAN_IS,
     RELATION,
@@ -48,13 +60,13 @@ FOLLOWING = ("second-moments", "cluster-sums", "cluster-moments")
 
 VOTES = ("votes", "rotated-votes", "sketched-votes")
 
-PUBLISHED = ("samples.png", "report.html")
-"""What a run may publish beside its product and configuration."""
-
 BUDGET = ("epsilon", "delta", "accountant")
 
 MOST_BYTES = 2**30
 """Of a published file."""
+
+LOOSE = "Its delta is not below 1 in {}: such a delta allows publishing whole records."
+"""What a statement does not say of itself."""
 
 SHOWN = 20
 """Faults of the format that are listed at most."""
@@ -77,11 +89,12 @@ def contradictions(path: Path, *, ledger: Path | None = None, key: str | None = 
     """What disagrees in the files that are here, whether or not they are enough for a verdict."""
     file = _certificate_of(path)
     certificate, extract = read_json(file), read_json(file.with_name("ledger.json"))
-    kind = certificate_fields(product_of(certificate.get("method")))
-    malformed = [*faults(certificate, kind, file.name), *faults(extract, EXTRACT, "ledger.json")]
+    config = file.with_name("config.toml")
+    told = read_toml(config) if config.exists() else None
+    malformed = list(islice(_malformed(certificate, extract, told, file.name), SHOWN))
     malformed = malformed or check_frame(certificate, extract)
     if malformed:
-        return [printable(sentence) for sentence in malformed[:SHOWN]]
+        return [printable(sentence) for sentence in malformed]
     try:
         rows = own_rows(extract)
         with np.errstate(all="ignore"):  # figures that are not ours may overflow
@@ -91,7 +104,7 @@ def contradictions(path: Path, *, ledger: Path | None = None, key: str | None = 
                 *check_run(rows),
                 *(_check_files(certificate, rows, file.parent)),
                 *_check_reserved(certificate, rows),
-                *_check_configuration(certificate, rows, file.with_name("config.toml")),
+                *(_check_configuration(certificate, rows, told, config) if told else []),
                 *(check_whole_ledger(certificate, extract, ledger) if ledger else []),
                 *(_check_signature(file, key) if key else []),
                 *_check_mechanisms(certificate, rows),
@@ -105,6 +118,19 @@ def contradictions(path: Path, *, ledger: Path | None = None, key: str | None = 
             " are not those of a run of DataLens."
         ]
     return [printable(sentence) for sentence in wrong]  # they may repeat what is in the files
+
+
+def _malformed(
+    certificate: dict[str, Any], extract: dict[str, Any], told: dict[str, Any] | None, name: str
+) -> Iterator[str]:
+    """Fields that are not those of the format, in each of the files that are here."""
+    method = certificate.get("method")
+    product = product_of(method)
+    return chain(
+        faults(certificate, certificate_fields(product), name),
+        faults(extract, extract_fields(method, product), "ledger.json"),
+        faults(told, configuration_fields(method), "config.toml") if told is not None else (),
+    )
 
 
 def _gaps(path: Path) -> list[str]:
@@ -126,29 +152,26 @@ def _gaps(path: Path) -> list[str]:
 
 
 def unchecked(path: Path, *, ledger: Path | None = None, key: str | None = None) -> list[str]:
-    """What could not be checked, in words that complete the sentence "Not checked: ..."."""
+    """What could not be checked, and why."""
     file = _certificate_of(path)
     certificate, extract = read_json(file), read_json(file.with_name("ledger.json"))
-    vouched_for = {f"{product_of(certificate.get('method'))}.safetensors"}
-    last = extract.get("rows", [])[-1:]
-    if last and isinstance(last[0], dict) and isinstance(last[0].get("body"), dict):
-        vouched_for |= set(last[0]["body"].get("files", {})) - {"config.toml"}
-    found = [
-        f"{name}, which is not here"
-        for name in sorted(vouched_for)
-        if not file.with_name(name).exists()
-    ]
-    found += [
-        f"{name}, which the ledger does not vouch for"
-        for name in (*PUBLISHED, "log.jsonl")
-        if file.with_name(name).exists() and name not in vouched_for
-    ]
+    found = []
+    if not any(_malformed(certificate, extract, None, file.name)):
+        rows = own_rows(extract)
+        files = rows[-1]["body"].get("files", {}) if rows else {}
+        here = {each.name for each in file.parent.iterdir() if not each.is_dir()}
+        found += [f"{name} (it is not here)" for name in sorted(files.keys() - here)]
+        covered = {*files, file.name, "ledger.json", SIGNATURE}
+        found += [f"{name} (no hash covers it)" for name in sorted(here - covered)]
+        plan = rows[0]["body"].get("plan", []) if rows else []
+        spent = {charge["what"] for charge in charges_in(rows)}
+        lost = ", ".join(charge["what"] for charge in plan if charge["what"] not in spent)
+        if lost:
+            found.append(f"whether {lost} were released (they were reserved, and never charged)")
     if key is None:
-        found.append("who issued the certificate, for which --key takes the owner's public key")
+        found.append("who issued the certificate (give the owner's public key with --key)")
     if ledger is None:
-        found.append(
-            "whether the ledger still has these rows, for which the owner names it with --ledger"
-        )
+        found.append("whether the ledger still has these rows (its owner names it with --ledger)")
     return [printable(words) for words in found]
 
 
@@ -165,10 +188,12 @@ def noise_of(path: Path) -> str:
 def said_by(path: Path) -> str:
     """A certificate's own words on what it guarantees, if it holds."""
     certificate = read_json(_certificate_of(path))
-    replaced = certificate.get("epsilon_replace")
+    replaced, said = certificate.get("epsilon_replace"), str(certificate["statement"])
     if certificate["private"] is not True or replaced is None:
-        return str(certificate["statement"])
-    return f"{certificate['statement']} {if_replaced(replaced)}"
+        return said
+    n_records = certificate["data"]["n_records"]
+    loose = certificate["delta"] * n_records >= 1
+    return f"{said} {if_replaced(replaced)}{f' {LOOSE.format(n_records)}' if loose else ''}"
 
 
 def _certificate_of(path: Path) -> Path:
@@ -198,6 +223,11 @@ def _check_words(certificate: dict[str, Any]) -> list[str]:
         "noise": noise["source"] == source(noise["kind"], kinds),
         "the Gaussian accountant": certificate["gaussian_is"] == GAUSSIAN_IS,
     }
+    facts = certificate["facts"]
+    if "covers" in facts:
+        true["what was validated"] = facts["covers"] == COVERS
+        right = facts["right_answers"] / certificate["data"]["n_records"]
+        true["the accuracy"] = facts["accuracy"] == right
     return [f"The certificate's words on {name} are not ours." for name in true if not true[name]]
 
 
@@ -247,11 +277,13 @@ def _check_reserved(certificate: dict[str, Any], rows: list[Row]) -> list[str]:
     ]
 
 
-def _check_configuration(certificate: dict[str, Any], rows: list[Row], config: Path) -> list[str]:
-    """Certificate and plan follow from the configuration, if it is here."""
-    if not config.exists():
-        return []
-    wrong, told = [], read_toml(config)
+def _check_configuration(
+    certificate: dict[str, Any], rows: list[Row], told: dict[str, Any], config: Path
+) -> list[str]:
+    """Certificate and plan follow from the configuration."""
+    wrong = impossible(told) if told["method"] in OURS else []
+    if tomli_w.dumps(told).encode() != read_whole(config, at_most=MAX_TOML):
+        wrong.append("config.toml is not as DataLens writes it: it may hold comments.")
     settings, data, facts = told["settings"], told["data"], certificate["facts"]
     others = {name: data[name] for name in data if name != "class_names"}
     pairs = [
@@ -315,6 +347,9 @@ def _check_mechanisms(certificate: dict[str, Any], rows: list[Row]) -> list[str]
         wrong.append(f"The ledger charges fewer {what} than a finished run has.")
     if sum(spent.values()) != certificate["releases"]:
         wrong.append("The number of releases is not the ledger's.")
+    kinds = [mechanism["what"] for mechanism in certificate["mechanisms"]]
+    if len(set(kinds)) < len(kinds):
+        wrong.append("The certificate states one kind of release twice.")
     for mechanism in certificate["mechanisms"]:
         if not _has_its_sensitivity(mechanism):
             wrong.append(f"The sensitivity of {mechanism['what']} is not what follows from it.")

@@ -15,6 +15,9 @@ RELATION = (
 
 GAUSSIAN_IS = "for comparison only: no bound for discrete noise"
 
+COVERS = "the number of right answers; the classifier's own privacy is that of what it learned from"
+"""What the epsilon of a private validation is about."""
+
 SOURCES = {
     "exact": "exact discrete Gaussian on integers, from the operating system's randomness",
     "float-secure": (

@@ -2,6 +2,7 @@
 follows the bins that win (Long et al., NeurIPS 2021).
 """
 
+from collections.abc import Iterator
 from functools import cache, partial
 from typing import ClassVar
 
@@ -117,7 +118,11 @@ def _count(
     critics: Critics, images: Tensor, labels: Tensor, rule: BinRule, projection: Tensor
 ) -> Integers:
     """The tally of each image (m, projected, bins)."""
-    tally = rule.empty_tally(len(images))
-    for gradients in critics.ask_all(images, labels):
-        rule.count(gradients, projection, into=tally)
-    return tally.numpy()
+
+    def count(asked: Iterator[tuple[range, Tensor]]) -> Tensor:
+        tally = rule.empty_tally(len(images))
+        for _, gradients in asked:
+            rule.count(gradients, projection, into=tally)
+        return tally
+
+    return torch.stack(critics.ask_all(images, labels, count)).sum(0).numpy()

@@ -1,6 +1,7 @@
 """What every method does that learns from records: fit, certificate, save, load."""
 
 import hashlib
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -20,8 +21,9 @@ from datalens.privacy.certificate import Product, certificate_sha256, issue, jso
 from datalens.privacy.chain import FORMAT as LEDGER_FORMAT
 from datalens.privacy.ledger import ledger_name_for
 from datalens.privacy.signing import LONGEST_SIGNATURE, SIGNATURE, signed
+from datalens.privacy.verify import contradictions
 from datalens.synthesizers.frozen import FrozenPlan
-from datalens.synthesizers.session import Member, Session, temporary_session
+from datalens.synthesizers.session import Member, Session, ledger_of_run, temporary_session
 from datalens.synthesizers.settings import Budget, checked
 
 MAX_PRODUCT = 256 * 2**20
@@ -126,6 +128,8 @@ class Learner(ABC, Generic[P]):
         n_classes: int | None = None,
         ledger: str | None = None,
         seed: int | None = None,
+        refit: bool = False,
+        allow_large_delta: bool = False,
         session: Member | None = None,
         publish: Callable[[], Mapping[str, str]] = dict,
     ) -> Self:
@@ -133,20 +137,36 @@ class Learner(ABC, Generic[P]):
 
         Give `Records`, or images and labels as arrays with the public number of classes.
         `ledger` names the ledger that is charged (the data's name by default). A `seed` makes
-        the run reproducible and NOT PRIVATE. `session` continues or records a run in a folder;
-        where it is that of one of several ranks, only this rank's share of the records is used,
-        and rank 0 certifies. `publish` is called when the product is there and before the run is
-        settled: it may write more files, and returns the SHA-256 of each by its name.
+        the run reproducible and NOT PRIVATE. Cautions are raised as `DataLensWarning` before
+        anything is spent.
+
+        An object that is fitted, or was loaded, refuses to be fitted: with `refit` it spends a
+        second budget. A `delta` above 1 / number of records is refused, unless there is a seed or
+        `allow_large_delta`.
+
+        `session` continues or records a run in a folder, and says what `ledger`, `seed` and
+        `allow_large_delta` would; where it is that of one of several ranks, only this rank's share
+        of the records is used, and rank 0 certifies. `publish` is called when the product is there
+        and before the run is settled: it may write more files, and returns the SHA-256 of each by
+        its name.
         """
+        if self.plan is not None and not refit:
+            raise DataLensError(
+                "This object is fitted already, and fitting it again spends a second budget: make"
+                " a new one, or call fit with refit=True."
+            )
         if not isinstance(records, Records):
             if labels is None:
                 raise DataLensError("fit needs Records, or images and labels.")
             records = Records.from_arrays(records, labels, n_classes=n_classes)
         plan = self.resolve(records.public)
-        name = ledger or ledger_name_for(records.public.name)
         lasting = nullcontext(session) if session else None
         with lasting or temporary_session(
-            ledger=name, named=ledger is not None, seed=seed, private=self.private
+            ledger=ledger or ledger_name_for(records.public.name),
+            named=ledger is not None,
+            seed=seed,
+            private=self.private,
+            allow_large_delta=allow_large_delta,
         ) as run:
             own = self._own(records, plan, run)
             run.recognise(own)
@@ -224,7 +244,11 @@ class Learner(ABC, Generic[P]):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read back what `save` wrote. No pickle: TOML, JSON and safetensors."""
+        """Read back what `save` wrote. No pickle: TOML, JSON and safetensors.
+
+        Raises a DataLensError where the certificate does not hold: where the files contradict it or
+        each other, or the run's ledger, if that is here.
+        """
         folder = Path(path)
         config = read_config(folder)
         if config.get("method") != cls.method:
@@ -244,6 +268,11 @@ class Learner(ABC, Generic[P]):
             loaded._extract = read_json(file)["rows"]
         if (folder / SIGNATURE).exists():
             loaded._signature = read_whole(folder / SIGNATURE, at_most=LONGEST_SIGNATURE).decode()
+        if wrong := contradictions(folder, ledger=ledger_of_run(folder)):
+            check = shlex.join(["datalens", "verify", str(folder)])
+            raise DataLensError(
+                f"The certificate of {folder} does not hold: {wrong[0]} Check it with {check}."
+            )
         return loaded
 
     def _product(self) -> bytes:

@@ -97,8 +97,9 @@ class Synthesizer(Learner[Plan]):
     ) -> Iterator[Synthetic]:
         """The images of `sample`, at most `SAMPLE_CHUNK` at a time: no more are ever held."""
         plan = self._fitted()
-        if count < 1:
-            raise DataLensError(f"count must be at least 1, got {count}.")
+        whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
+        if not whole or count < 1:
+            raise DataLensError(f"count must be a whole number of at least 1, got {count!r:.50}.")
         wanted = self._labels(count) if labels is None else np.asarray(labels)
         if wanted.ndim != 1 or not np.issubdtype(wanted.dtype, np.integer):
             raise DataLensError("labels must be a list of class numbers.")
@@ -106,7 +107,7 @@ class Synthesizer(Learner[Plan]):
             wanted = np.resize(wanted, count)
         if wanted.min() < 0 or wanted.max() >= plan.public.n_classes:
             raise DataLensError(f"labels must lie between 0 and {plan.public.n_classes - 1}.")
-        if not 0 <= grain <= 1:  # NaN fails this too
+        if not isinstance(grain, int | float) or not 0 <= grain <= 1:  # NaN fails this too
             raise DataLensError(f"grain must lie between 0 and 1, got {grain!r:.50}.")
         if grain > 0 and self._grain() is None:
             raise DataLensError(f"This {self.method} generator has no grain; leave grain at 0.")

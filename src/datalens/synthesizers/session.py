@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from datalens.data import Records
 from datalens.data.documents import read_json, read_whole
 from datalens.ensemble import ALONE, Ranks
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, DataLensWarning, NotAdmitted
 from datalens.mechanism.noise import (
     ExactNoise,
     FloatNoise,
@@ -27,33 +29,34 @@ from datalens.mechanism.noise import (
     SeededFloatNoise,
     SeededNoise,
 )
-from datalens.privacy.known_records import KnownRecords
+from datalens.privacy.calibration import refuse_large_delta
+from datalens.privacy.known_records import Known, KnownRecords, Marks, marks_of
 from datalens.privacy.ledger import Ledger, ledger_path
 from datalens.privacy.releases import Door, Received, Releases
+from datalens.privacy.signing import public_key
+from datalens.synthesizers.cautions import cautions
 from datalens.synthesizers.frozen import FrozenPlan
 
 SEEDED = ".NOT-PRIVATE"
 """Ends the names of ledgers of runs that protect nobody, which are kept apart."""
 OTHER_LEDGER = (
-    "These records were used with the ledger {1} too, and what {0} is charged for is not added up"
-    " there; name one with --ledger (ledger=) for all runs on them."
+    "some of these records were used with the ledger {others} too, where what this run spends from"
+    " the ledger {own} is not added up; name one ledger with --ledger (ledger=) for all runs on"
+    " them."
 )
 MADE_ANEW = (
-    "The ledger {0} is new, although runs were charged to a ledger of that name before: if it was"
-    " deleted, what they spent is no longer counted; put it back."
+    "the ledger {own} is new, although runs were charged to a ledger of that name before. If it was"
+    " deleted, what they spent is no longer counted: put it back."
 )
 OTHER_DATA = (
-    "The ledger {} has been used with other data so far. If these records grew from those or"
-    " overlap with them, that is right; if they are of other people, name another ledger."
+    "no run is known that charged the ledger {own} for these records. If they grew from those that"
+    " it was charged for, it is the right one; if they are of other people, name another ledger"
+    " with --ledger (ledger=)."
 )
 
 
 class Stopped(Exception):
     """The run was asked to stop, and has stopped at a checkpoint: it can be resumed."""
-
-
-class OtherLedger(DataLensError):
-    """The records were used with another ledger: the run was not let in, and has no row."""
 
 
 class Observer(Protocol):
@@ -107,7 +110,28 @@ class Member:
     def reserve(self, plan: FrozenPlan, records: Records) -> None:
         """Wait until rank 0 has set the plan's cost aside, and see that it is the same plan."""
         self._agree(plan)
+        self._marks(records, b"")
         self.ranks.tell("reserved", b"")
+
+    def _marks(self, records: Records, key: bytes) -> Marks | None:
+        """Rank 0's key makes the marks of all ranks' records, which rank 0 gets.
+
+        None on other ranks, and where rank 0 has no key, since its run protects nobody.
+        """
+        key = self.ranks.tell("the key of marks", key)
+        if not key:
+            return None
+        found: list[Marks] = []
+
+        def keep(total: Integers) -> bytes:
+            found.append(total.view(np.uint64))
+            return b""
+
+        marks = np.zeros(len(records), dtype=np.int64)
+        held = slice(None) if records.positions is None else records.positions
+        marks[held] = marks_of(records.images, key).view(np.int64)
+        self.ranks.add("marks of records", marks, keep)
+        return found[0] if found else None
 
     def _agree(self, plan: FrozenPlan) -> None:
         """One plan and one secret: with two, a record could reach two teachers."""
@@ -136,11 +160,13 @@ class Session(Member):
     noise: Noise
     ledger: Ledger
     known: KnownRecords | None = None
-    """Where it is remembered which ledger these records are charged to; None if it counts none."""
+    """Which ledgers were charged for which records; None for a run that protects nobody."""
     fresh: bool = False
     """Started just now: nothing of it is in the ledger yet."""
     named: bool = False
     """Whether the user named the ledger; else it has the data's name."""
+    allow_large_delta: bool = False
+    """Whether the user accepts a delta above 1/n."""
     files: bytes | None = None
     """Fingerprint of the files that the records come from, where there are any."""
     inside: Callable[[str, Integers], None] | None = None
@@ -191,34 +217,45 @@ class Session(Member):
     def reserve(self, plan: FrozenPlan, records: Records) -> None:
         """Set the plan's whole cost aside; for a run that goes on, see that it is the same plan.
 
-        Refuses to charge one ledger for records that another one knows, unless it was named:
-        their costs would not be added up. Runs that protect nobody are no part of this.
+        Refuses a delta above 1/n, unless it was allowed, and to charge a ledger for records that
+        another one was charged for, unless it was named: their costs would not be added up. Runs
+        that protect nobody may do both. What is to be said against a run is raised as a warning
+        in the caller of `fit`, before its cost is set aside.
         """
         self._agree(plan)
-        name = self.ledger.path.stem
-        if self.known is not None and self.fresh:
-            self._check_ledger(self.known, records)
-        self._reserve(plan)
-        if self.known is not None:
-            self.known.add(name, records.images, self.files)
+        public_key(self.ledger.path.parent)  # what could not be signed is not begun
+        new = not self.ledger.rows(self.run)
+        if new:
+            if self.known is not None and not self.allow_large_delta:
+                refuse_large_delta(plan.settings.delta, plan.public.n_records)
+            for caution in cautions(plan):
+                warnings.warn(str(caution), DataLensWarning, stacklevel=3)
+        marks = self._marks(records, self.known.key() if self.known is not None else b"")
+        if self.known is None or marks is None:
+            self._reserve(plan)
+        else:
+            with self.known.charging(self.ledger.path.stem, marks, self.files) as known:
+                for words in self._against(known) if new else []:
+                    warnings.warn(words, DataLensWarning, stacklevel=3)
+                self._reserve(plan)
         self.ranks.tell("reserved", b"")
 
-    def _check_ledger(self, known: KnownRecords, records: Records) -> None:
-        name, ledgers = self.ledger.path.stem, known.ledgers_with(records.images, self.files)
-        if ledgers and name not in ledgers:
-            others = ", ".join(sorted(ledgers))
-            if not self.named:
-                raise OtherLedger(
-                    f"These records were used with the ledger {others}, and this run would be"
-                    f" charged to {name}, which is not added up there. Name {others} with --ledger"
-                    f" (ledger=), or name {name} if the costs belong apart."
-                )
-            warnings.warn(OTHER_LEDGER.format(name, others), stacklevel=5)
-        if known.has_runs_of(name):
-            if not self.ledger.rows():
-                warnings.warn(MADE_ANEW.format(name), stacklevel=5)
-            elif name not in ledgers:
-                warnings.warn(OTHER_DATA.format(name), stacklevel=5)
+    def _against(self, known: Known) -> list[str]:
+        """What is to be said against charging this ledger for these records."""
+        own, others = self.ledger.path.stem, ", ".join(known.others)
+        if others and not self.named:
+            raise NotAdmitted(
+                f"Some of these records were used with the ledger {others}, and what this run"
+                f" spends would be charged to the ledger {own} and not added up there. Choose with"
+                f" --ledger (ledger=): {others} adds the costs up, {own} keeps them apart."
+            )
+        found = [OTHER_LEDGER] if others else []
+        runs = self.ledger.started()
+        if known.used and not runs:
+            found.append(MADE_ANEW)
+        elif runs and not known.familiar:
+            found.append(OTHER_DATA)
+        return [words.format(own=own, others=others) for words in found]
 
     def _reserve(self, plan: FrozenPlan) -> None:
         facts = {
@@ -257,13 +294,14 @@ class Session(Member):
         secret: bytes | None = None,
         ranks: Ranks = ALONE,
         named: bool = False,
+        allow_large_delta: bool = False,
         files: bytes | None = None,
     ) -> "Session":
         """A new run. With a seed, or of a method that is not `private`, it is NOT PRIVATE, and
         kept out of the data's own ledger.
 
-        `secret` is that of `new_secret(seed)`, where it was needed before. `named` and `files`
-        are as the attributes of a session.
+        `secret` is that of `new_secret(seed)`, where it was needed before. `named`,
+        `allow_large_delta` and `files` are as the attributes of a session.
         """
         run = secrets.token_hex(6)
         secret = secret or new_secret(seed)
@@ -290,10 +328,13 @@ class Session(Member):
             "secret": secret.hex(),
             "ledger": ledger,
             "seeded": seed is not None,
+            "named": named,
+            "allow_large_delta": allow_large_delta,
+            "files": (files or b"").hex(),
         }
         (folder / "session.json").write_text(json.dumps(facts))
         session = cls.resume(folder=folder, observer=observer, ranks=ranks)
-        return replace(session, fresh=True, named=named, files=files)
+        return replace(session, fresh=True)
 
     @classmethod
     def resume(
@@ -307,6 +348,9 @@ class Session(Member):
             noise=SeededNoise(facts.secret) if facts.seeded else ExactNoise(),
             ledger=Ledger(ledger_path(facts.ledger), make=False, head=folder / "ledger-head"),
             known=None if facts.ledger.upper().endswith(SEEDED) else KnownRecords(),
+            named=facts.named,
+            allow_large_delta=facts.allow_large_delta,
+            files=facts.files or None,
             folder=folder,
             observer=observer or Silent(),
             ranks=ranks,
@@ -320,14 +364,26 @@ class _Facts(NamedTuple):
     secret: bytes
     ledger: str
     seeded: bool
+    named: bool
+    allow_large_delta: bool
+    files: bytes
 
     @classmethod
     def read(cls, folder: Path) -> "_Facts":
         try:
             told = read_json(folder / "session.json")
-            facts = cls(told["run"], bytes.fromhex(told["secret"]), told["ledger"], told["seeded"])
+            facts = cls(
+                run=told["run"],
+                secret=bytes.fromhex(told["secret"]),
+                ledger=told["ledger"],
+                seeded=told["seeded"],
+                named=told["named"],
+                allow_large_delta=told["allow_large_delta"],
+                files=bytes.fromhex(told["files"]),
+            )
             sound = len(facts.secret) == 32 and re.fullmatch("[0-9a-f]{12}", facts.run)
-            if not sound or not isinstance(facts.seeded, bool):
+            switches = (facts.seeded, facts.named, facts.allow_large_delta)
+            if not sound or not all(isinstance(switch, bool) for switch in switches):
                 raise ValueError
             ledger_path(facts.ledger)
         except (ValueError, KeyError, TypeError):
@@ -347,6 +403,20 @@ def run_of(folder: Path) -> str:
     return _Facts.read(folder).run
 
 
+def ledger_of_run(run: Path) -> Path | None:
+    """The ledger of a run whose private half is here, if it is here too."""
+    folder = (run if run.is_dir() else run.parent) / "internal"
+    if not (folder / "session.json").is_file():
+        return None
+    path = ledger_of(folder)
+    if not path.is_file():
+        return None
+    with suppress(DataLensError):  # one that was altered is checked, and says so
+        if not Ledger(path, make=False).rows(run_of(folder)):
+            return None
+    return path
+
+
 def new_secret(seed: int | None) -> bytes:
     """Where a run's randomness begins: the operating system, or a seed."""
     if seed is None:
@@ -356,7 +426,12 @@ def new_secret(seed: int | None) -> bytes:
 
 @contextmanager
 def temporary_session(
-    *, ledger: str, named: bool, seed: int | None, private: bool = True
+    *,
+    ledger: str,
+    named: bool,
+    seed: int | None,
+    private: bool = True,
+    allow_large_delta: bool = False,
 ) -> Iterator[Session]:
     """A run without a run folder: it cannot be resumed, so whatever ends it settles it."""
     with tempfile.TemporaryDirectory(prefix="datalens-") as folder:
@@ -366,6 +441,7 @@ def temporary_session(
             seed=seed,
             private=private,
             named=named,
+            allow_large_delta=allow_large_delta,
         )
         try:
             yield session

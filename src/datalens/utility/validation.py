@@ -17,6 +17,7 @@ from datalens.mechanism.right_answers import RightAnswers
 from datalens.privacy.accountants import Charge
 from datalens.privacy.calibration import laplace_scale_for
 from datalens.privacy.certificate import Product
+from datalens.privacy.wording import COVERS
 from datalens.synthesizers.frozen import FrozenPlan
 from datalens.synthesizers.learner import Learner
 from datalens.synthesizers.session import Member, Session
@@ -24,7 +25,6 @@ from datalens.synthesizers.settings import Budget
 
 WHAT = "right-answers"
 SURE = 0.95
-COVERS = "the number of right answers; the classifier's own privacy is that of what it learned from"
 
 
 class PublicClassifier(NamedTuple):

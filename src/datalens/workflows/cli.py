@@ -34,7 +34,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _datalens(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say it, and end.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Synthetic images that may be published: private by proof, with a certificate."""

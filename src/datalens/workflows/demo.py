@@ -55,9 +55,9 @@ def run_demo(out: Path) -> None:
     keep_internal(out, EVALUATION, figures)
 
     typer.echo(
-        f"\nepsilon    {rounded_up(result['epsilon']['certified'], 3)} at delta {result['delta']:g}"
-        f"\naccuracy   {own.accuracy:.3f} datalens   {floor.accuracy:.3f} class-gaussian, the floor"
-        "\n           internal: accuracies on real images, which nobody has paid for"
+        f"\nepsilon    {rounded_up(result['epsilon']['certified'])} at delta {result['delta']:g}"
+        f"\naccuracy   {own.accuracy:.3f} datalens   {floor.accuracy:.3f} class-gaussian"
+        "\n           internal: computed on real images without noise, so do not publish them"
         f"\npicture    {out}/samples.png"
         f"\nreport     {out}/report.html"
         f"\ncertificate {out}/certificate.json (check it: {command('verify', out)})"

@@ -1,6 +1,6 @@
 """`datalens evaluate`: judge a run, or a file or folder of synthetic images.
 
-All figures come from real records that nobody has paid for: they are internal.
+All figures are computed on real records without noise: they are internal.
 """
 
 import math
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from datalens.classifiers.judge import Judgement
+from datalens.classifiers.judge_cnn import places
 from datalens.classifiers.simple import subset
 from datalens.data import Records
 from datalens.errors import DataLensError
@@ -64,9 +65,10 @@ class Effort:
 
     judged: int = JUDGED_IMAGES
     """Synthetic images that a classifier learns from, at most."""
-    pixels: float = 60_000 * 28 * 28
-    """Of all images that one network learns from, at most; for that is what takes the time. By
-    default those of MNIST: all images of 28x28, and 11,484 of 64x64."""
+    work: float = 60_000 * places((1, 28, 28))
+    """Places that the judge looks at in all images that one network learns from, at most: learning
+    takes most of the time, which grows with them. By default those of MNIST, which are all images
+    of 28x28, and 8,632 of 64x64."""
     measured: int = MEASURED_IMAGES
     """Images of each kind that are compared, at most."""
     classifiers: tuple[str, ...] = ("cnn", "logistic-regression")
@@ -75,12 +77,12 @@ class Effort:
 
     def learned(self, images: int, shape: tuple[int, int, int]) -> int:
         """Images of this shape that a network learns from, where there are so many."""
-        return int(min(images, self.pixels / math.prod(shape[1:])))
+        return int(min(images, self.work / places(shape)))
 
 
 USUAL = Effort()
-QUICK = Effort(judged=10_000, pixels=20_000 * 28 * 28, measured=2_000)
-EVERYTHING = Effort(pixels=math.inf, classifiers=tuple(CLASSIFIERS), baselines=True)
+QUICK = Effort(judged=10_000, work=20_000 * places((1, 28, 28)), measured=2_000)
+EVERYTHING = Effort(work=math.inf, classifiers=tuple(CLASSIFIERS), baselines=True)
 
 
 def evaluate_classifier(run: Path, source: Source) -> dict[str, Any]:

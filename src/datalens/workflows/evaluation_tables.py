@@ -8,7 +8,9 @@ LEGEND = (
     "Accuracy: share of real images put into the right class, last epoch. Inception Score: 1"
     " to the number of classes, more is better. FID: less is better. Density may exceed 1."
 )
-INTERNAL = "Internal: these figures come from real data that nobody has paid for."
+INTERNAL = (
+    "Internal: these figures were computed on real records without noise. Do not publish them."
+)
 
 
 def evaluation_tables(result: dict[str, Any]) -> dict[str, Rows]:

@@ -9,30 +9,24 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from datalens.data import Records
 from datalens.data.documents import reading
 from datalens.ensemble import ALONE, Ranks
-from datalens.errors import DataLensError
-from datalens.planning.cautions import cautions
-from datalens.privacy.ledger import OverTheCap, ledger_name_for
+from datalens.errors import DataLensError, NotAdmitted
+from datalens.privacy.ledger import ledger_name_for
 from datalens.privacy.rounding import rounded_up
 from datalens.synthesizers import METHODS
 from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
 from datalens.synthesizers.protocol import Synthesizer
-from datalens.synthesizers.session import (
-    Member,
-    OtherLedger,
-    Session,
-    new_secret,
-)
+from datalens.synthesizers.session import SEEDED, Member, Session, new_secret
 from datalens.workflows.presets import load_preset
 from datalens.workflows.previews import Previews, write_sheet
 from datalens.workflows.progress import Listener, Watcher, marked, tidy_log
 from datalens.workflows.report.public import write_report
-from datalens.workflows.runs import check_product
+from datalens.workflows.runs import check_product, keep_source
 from datalens.workflows.source import Source
 
 
@@ -69,6 +63,7 @@ def fit_run(
     *,
     ledger: str | None,
     seed: int | None,
+    allow_large_delta: bool = False,
     quiet: bool = False,
     ranks: Ranks = ALONE,
     listeners: Sequence[Listener] = (),
@@ -95,17 +90,17 @@ def fit_run(
         secret=secret,
         ranks=ranks,
         named=ledger is not None,
+        allow_large_delta=allow_large_delta,
         files=source.fingerprint(),
     )
     watcher.say(f"{records.public.in_words()}; ledger {session.ledger.path.stem}.")
     if source.assumed:
         watcher.say(source.assumed)
-    for caution in cautions(plan):
-        watcher.say(f"Careful: {caution}")
+    keep_source(out, source)
     (out / "config.toml").write_text(plan.to_toml())
     try:
         return _run(learner, records, session, out, watcher)
-    except (OverTheCap, OtherLedger):
+    except NotAdmitted:
         shutil.rmtree(out)  # no run has begun
         raise
 
@@ -114,7 +109,9 @@ def resume_run(
     source: Source,
     out: Path,
     *,
-    epsilon: float | None,
+    given: Mapping[str, Any] | None = None,
+    ledger: str | None = None,
+    seed: int | None = None,
     quiet: bool = False,
     ranks: Ranks = ALONE,
     kinds: Mapping[str, type[AnyLearner]] = METHODS,
@@ -122,9 +119,10 @@ def resume_run(
 ) -> dict[str, Any]:
     """Go on with a run of one of these kinds that was stopped, with the settings it had.
 
-    The run folder need only be on rank 0's machine.
+    Settings, a ledger or a seed may be given again, if they are the same. The run folder need only
+    be on rank 0's machine.
     """
-    kept = _kept(out) if ranks.rank == 0 else {}
+    kept = _kept(out, ledger, seed) if ranks.rank == 0 else {}
     kept = json.loads(ranks.tell("resume", json.dumps(kept).encode()))
     text, secret = kept["config"], bytes.fromhex(kept["secret"])
     try:
@@ -134,11 +132,11 @@ def resume_run(
         learner = kinds[config["method"]](**config["settings"])
     except (KeyError, TypeError):
         raise DataLensError(f"{out / 'config.toml'} is no configuration of a run.") from None
-    if epsilon is not None and epsilon != learner.settings.epsilon:
-        began = f"epsilon {learner.settings.epsilon:g}" if learner.private else "no epsilon"
-        raise DataLensError(
-            f"{out} was started with {began}, which cannot change; resume without --epsilon."
-        )
+    again = kinds[config["method"]](**{**config["settings"], **(given or {})}).settings
+    for name in given or ():
+        had = getattr(learner.settings, name)
+        if getattr(again, name) != had:
+            _refuse_another(out, f"{name} {had!r:.50}")
     with reading(out / "config.toml"):
         source = source.as_started(config)
     records = source.share(learner, ranks, secret)
@@ -155,7 +153,13 @@ def resume_run(
     return _run(learner, records, session, out, watcher)
 
 
-def _kept(out: Path) -> dict[str, str]:
+def _refuse_another(out: Path, had: str) -> NoReturn:
+    raise DataLensError(
+        f"{out} was started with {had}, which cannot change: a resumed run keeps its settings."
+    )
+
+
+def _kept(out: Path, ledger: str | None, seed: int | None) -> dict[str, str]:
     """What a run needs in order to go on, besides its ledger."""
     if (out / "internal").is_dir() and not (out / "config.toml").exists():
         raise DataLensError(
@@ -164,8 +168,14 @@ def _kept(out: Path) -> dict[str, str]:
     read_config(out)
     if (out / "certificate.json").exists():
         raise DataLensError(f"{out} is finished; there is nothing to resume.")
-    secret = Session.resume(folder=out / "internal").secret.hex()
-    return {"config": (out / "config.toml").read_text(encoding="utf-8"), "secret": secret}
+    session = Session.resume(folder=out / "internal")
+    charged = session.ledger.path.stem.removesuffix(SEEDED)
+    if ledger not in (None, charged):
+        _refuse_another(out, f"the ledger {charged}")
+    if seed is not None and new_secret(seed) != session.secret:
+        _refuse_another(out, "another seed, or none")
+    config = (out / "config.toml").read_text(encoding="utf-8")
+    return {"config": config, "secret": session.secret.hex()}
 
 
 def _follow(
@@ -247,7 +257,7 @@ def _caption(certificate: dict[str, Any]) -> str:
     caption = f"{certificate['method']} on {certificate['data']['name']}"
     if certificate["epsilon"]:
         spent = certificate["epsilon"][certificate["budget"]["accountant"]]
-        cost = f"epsilon {rounded_up(spent, 3)}, delta {rounded_up(certificate['delta'], 6)}"
+        cost = f"epsilon {rounded_up(spent)}, delta {rounded_up(certificate['delta'], 6)}"
         caption = f"{cost}: {caption}"
     if not certificate["private"]:
         why = "seeded" if certificate["noise"]["kind"] == "seeded" else "nothing was protected"

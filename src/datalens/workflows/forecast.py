@@ -11,10 +11,10 @@ from datalens.data import PublicFacts, catalogue, describe, holds_pictures, is_f
 from datalens.data.records import declared_classes
 from datalens.data.resizing import check_image_size
 from datalens.errors import DataLensError
-from datalens.planning.cautions import Caution
 from datalens.planning.planner import SHOWN, Option, Outlook, option
 from datalens.privacy.accountants import epsilon
-from datalens.privacy.rounding import up_to_places
+from datalens.privacy.rounding import rounded_up
+from datalens.synthesizers.cautions import Caution
 from datalens.synthesizers.plan import VotingPlan
 from datalens.workflows.bench.tables import Rows
 from datalens.workflows.curves import Panel, svg
@@ -100,10 +100,10 @@ def _shape(text: str) -> tuple[int, int, int]:
 
 
 ACCOUNTANTS = {
-    "pld": "by its privacy loss",
+    "pld": "by privacy loss",
     "certified": "certified",
-    "paper": "by the paper",
-    "gaussian": "Gaussian (no bound)",
+    "paper": "by the paper's Theorem 3",
+    "gaussian": "if noise were continuous (no bound)",
 }
 
 
@@ -124,10 +124,10 @@ def tables(found: Outlook) -> dict[str, Rows]:
             votes,
             [_votes(i, each) for i, each in enumerate(told, 1) if each["teachers"]],
         ),
-        "Epsilon": (
+        "Epsilon by accountant": (
             ["", *(ACCOUNTANTS[name] for name in SHOWN)],
             [
-                [str(i), *(up_to_places(each.epsilon[name], 4) for name in SHOWN)]
+                [str(i), *(rounded_up(each.epsilon[name]) for name in SHOWN)]
                 for i, each in enumerate(found.options, 1)
             ],
         ),
@@ -207,6 +207,8 @@ def verdict(found: Outlook, source: Source | None = None) -> str:
         words = "Poor images will come out of this."
     else:
         budget = f"--epsilon {best.plan.settings.epsilon:g} --delta {best.plan.settings.delta:g}"
+        if best.plan.settings.delta > 1 / found.public.n_records:
+            budget += " --allow-large-delta"
         words = command("fit", *_fitted(found.public, source))
         grey = source is None and found.public.shape[0] == 1
         more = "   (and --grey, if DATA is a folder or table)" if grey else ""
@@ -215,7 +217,7 @@ def verdict(found: Outlook, source: Source | None = None) -> str:
     if found.needed_records:
         needed.append(f"about {found.needed_records:,} records at this epsilon")
     if found.needed_epsilon:
-        needed.append(f"epsilon {found.needed_epsilon:g} with these records")
+        needed.append(f"epsilon {rounded_up(found.needed_epsilon)} with these records")
     return f"{words} It would take {' or '.join(needed) or 'more than any we can count'}."
 
 

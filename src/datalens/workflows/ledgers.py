@@ -1,21 +1,22 @@
 """`datalens ledger`: what has been spent on a data set, by which runs, and what a cap leaves."""
 
 import math
-from contextlib import suppress
+import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from datalens.errors import DataLensError
+from datalens.errors import DataLensError, DataLensWarning
 from datalens.privacy.accountants import Charge, epsilon
 from datalens.privacy.cap import Cap
+from datalens.privacy.known_records import KnownRecords
 from datalens.privacy.ledger import Ledger, default_home, ledger_path
 from datalens.privacy.rounding import rounded_down, rounded_up
 from datalens.privacy.signing import public_key
-from datalens.synthesizers.session import ledger_of, run_of
+from datalens.synthesizers.session import MADE_ANEW
 from datalens.workflows.suggesting import command
+from datalens.workflows.terms import ACCOUNTANTS, REPLACED
 
 DELTA = 1e-5
 """Where totals are shown, unless a cap or the user says otherwise."""
@@ -69,11 +70,10 @@ def refuse_unknown(name: str) -> None:
         raise DataLensError(f"There is no ledger {name} in {path.parent}; {there}.")
 
 
-def opened(name: str, *, make: bool = False) -> Ledger:
-    """A ledger by its name; only setting a cap makes one that is not there yet."""
-    if not make:
-        refuse_unknown(name)
-    return Ledger(ledger_path(name), make=make)
+def opened(name: str) -> Ledger:
+    """A ledger by its name, which is not made here."""
+    refuse_unknown(name)
+    return Ledger(ledger_path(name), make=False)
 
 
 def own_key() -> str:
@@ -90,7 +90,9 @@ def capped(name: str, epsilon: float, delta: float | None) -> Ledger:
     """The ledger with a cap from now on; made only if the cap is one."""
     at = DELTA if delta is None else delta
     Cap.of(epsilon, at)
-    ledger = opened(name, make=True)
+    if not ledger_path(name).exists() and KnownRecords().has_runs_of(name):
+        warnings.warn(MADE_ANEW.format(own=name), DataLensWarning, stacklevel=2)
+    ledger = Ledger(ledger_path(name))
     ledger.set_cap(epsilon, at)
     return ledger
 
@@ -145,9 +147,10 @@ def accounts(*, delta: float | None) -> tuple[list[Account], list[str]]:
 
 def table(found: Account) -> Table:
     """One line a run, and the total."""
-    rows = Table(title=f"{found.name}: epsilon at delta {found.delta:g}", title_justify="left")
+    title = f"{found.name}: epsilon at delta {found.delta:g}, added up by Renyi divergences"
+    rows = Table(title=title, title_justify="left")
     for name in ("run", "started", "method", "state", "reserved", "spent"):
-        rows.add_column(name, no_wrap=True)
+        rows.add_column(name, no_wrap=name != "method", overflow="fold")
     for run in found.runs:
         rows.add_row(
             run["run"],
@@ -159,12 +162,15 @@ def table(found: Account) -> Table:
         )
     rows.add_section()
     rows.add_row("all runs", "", "", "", rounded_up(found.committed), rounded_up(found.spent))
-    rows.add_section()
-    rows.add_row("if a record is replaced", "", "", "", "", rounded_up(found.spent_replace))
-    if found.spent_pld is not None:
-        rows.add_row("by loss distributions*", "", "", "", "", rounded_up(found.spent_pld))
-        rows.caption, rows.caption_justify = "* for comparison only, no bound", "left"
     return rows
+
+
+def other_terms(found: Account) -> dict[str, float]:
+    """What the same charges are in other terms, each with what it is for."""
+    terms = {REPLACED: found.spent_replace}
+    if found.spent_pld is not None:
+        terms[ACCOUNTANTS["pld"]] = found.spent_pld
+    return terms
 
 
 def total_sentence(found: Account) -> str:
@@ -182,20 +188,6 @@ def cap_sentence(found: Account) -> str:
         f"Cap: epsilon {found.cap['epsilon']:g} at delta {found.cap['delta']:g}; one more run of up"
         f" to epsilon {left} at that delta fits." + (f" It was {before} before." if before else "")
     )
-
-
-def ledger_of_run(run: Path) -> Path | None:
-    """The ledger of a run whose private half is here, if it is here too."""
-    folder = (run if run.is_dir() else run.parent) / "internal"
-    if not (folder / "session.json").is_file():
-        return None
-    path = ledger_of(folder)
-    if not path.is_file():
-        return None
-    with suppress(DataLensError):  # one that was altered is checked, and says so
-        if not Ledger(path, make=False).rows(run_of(folder)):
-            return None
-    return path
 
 
 def _by_loss_distributions(charges: list[Charge], delta: float) -> float | None:

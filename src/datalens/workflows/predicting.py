@@ -8,7 +8,7 @@ from typing import Any
 from datalens.data import load_unlabelled
 from datalens.errors import DataLensError
 from datalens.synthesizers.private_classifier import Predictions
-from datalens.workflows.runs import load_classifier, refuse_broken
+from datalens.workflows.runs import load_classifier
 
 
 def predict_images(
@@ -20,7 +20,6 @@ def predict_images(
     if out.exists():
         raise DataLensError(f"{out} exists already; name another place.")
     classifier = load_classifier(run)
-    refuse_broken(run)
     files, pixels = load_unlabelled(images, classifier.shape, data_dir=data_dir)
     _write(out, files, classifier.predict(pixels), classifier.class_names)
     return {"out": str(out), "count": len(pixels), "private": classifier.certificate["private"]}

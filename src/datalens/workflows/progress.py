@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import isfinite
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from datalens.data.documents import MAX_JSON, read_whole
-from datalens.errors import brief
+from datalens.errors import DataLensWarning, brief
 from datalens.privacy.rounding import rounded_up
 
 STOPPED = "STOPPED"
@@ -59,7 +60,7 @@ class Watcher:
     def progress(self, stage: str, done: int, total: int, *, spent: float | None = None) -> None:
         if stage not in self._tasks:
             self._tasks[stage] = self._bars.add_task(stage.replace("-", " "), spent="")
-        text = "" if spent is None else f"epsilon {rounded_up(spent, 3)} of {self._epsilon:g}"
+        text = "" if spent is None else f"epsilon {rounded_up(spent)} of {self._epsilon:g}"
         self._bars.update(self._tasks[stage], completed=done, total=total, spent=text)
         entry = {"stage": stage, "done": done, "total": total}
         if spent is not None:
@@ -95,7 +96,10 @@ class Watcher:
 
     @contextmanager
     def watching(self) -> Iterator["Watcher"]:
-        """Ctrl-C once: stop after this step. Twice: at once, which is safe too."""
+        """Ctrl-C once: stop after this step. Twice: at once, which is safe too.
+
+        Our warnings are printed between the bars.
+        """
 
         def stop(number: int, frame: FrameType | None) -> None:
             if self._stopping:
@@ -105,10 +109,27 @@ class Watcher:
 
         before = signal.signal(signal.SIGINT, stop)
         try:
-            with self._bars:
+            with self._bars, careful(self.say):
                 yield self
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def careful(say: Callable[[str], None]) -> Iterator[None]:
+    """Our warnings are said in this block as they are raised, and others shown as they would be."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, DataLensWarning):
+                say(f"Careful: {message}")
+            else:
+                others(message, category, *where, **more)
+
+        warnings.simplefilter("always", DataLensWarning)
+        warnings.showwarning = show
+        yield
 
 
 @contextmanager

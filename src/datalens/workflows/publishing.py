@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from datalens.errors import DataLensError
 from datalens.privacy.signing import SIGNATURE
 from datalens.synthesizers.learner import read_config
-from datalens.workflows.runs import holds_classifier, load_any, refuse_broken, refuse_figure
+from datalens.workflows.runs import holds_classifier, load_any, refuse_figure
 
 PUBLISHED = ("config.toml", "ledger.json", "certificate.json")
 ALSO = (SIGNATURE, "samples.png", "report.html", "log.jsonl", "NOT-PRIVATE.txt")
@@ -20,6 +20,7 @@ def export(run: Path, out: Path) -> list[str]:
     """
     if (run / "config.toml").is_file():
         refuse_figure(run, read_config(run).get("method"))
+        load_any(run)  # or refuse: one that is unfinished, cannot be read, or does not hold
     product = "classifier" if holds_classifier(run) else "generator"
     whole = (*PUBLISHED, f"{product}.safetensors")
     missing = [name for name in whole if not (run / name).is_file()]
@@ -32,8 +33,6 @@ def export(run: Path, out: Path) -> list[str]:
         raise DataLensError(f"{run} has links in place of {', '.join(links)}; put the files there.")
     if out.resolve().is_relative_to((run / "internal").resolve()):
         raise DataLensError(f"{out} lies in the private half of {run}; name another place.")
-    load_any(run)  # nobody is helped by a run that cannot be read
-    refuse_broken(run)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=out.parent, prefix=".datalens-") as folder:

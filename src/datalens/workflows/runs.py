@@ -1,18 +1,21 @@
 """Run folders: reading one back, whichever method made it."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as shown
 from typing import Any
 
+from datalens.data.documents import read_json
 from datalens.errors import DataLensError
-from datalens.privacy.verify import contradictions
 from datalens.synthesizers import METHODS, Synthesizer
 from datalens.synthesizers.learner import AnyLearner, read_config
 from datalens.synthesizers.private_classifier import CLASSIFIERS, PrivateClassifier
 from datalens.utility.validation import Validation
-from datalens.workflows.ledgers import ledger_of_run
+from datalens.workflows.source import Source
 from datalens.workflows.suggesting import command
+
+SOURCE = Path("internal", "source.json")
 
 
 def is_private(method: str) -> bool:
@@ -30,14 +33,6 @@ def load_classifier(run: Path) -> PrivateClassifier:
     """The private classifier of a finished run."""
     kind = CLASSIFIERS[_method(run, CLASSIFIERS)]
     return kind.load(run)
-
-
-def refuse_broken(run: Path) -> None:
-    """Refuse to draw from, or to publish, a run whose files contradict its certificate."""
-    if wrong := contradictions(run, ledger=ledger_of_run(run)):
-        raise DataLensError(
-            f"The certificate of {run} does not hold: {wrong[0]} See {command('verify', run)}."
-        )
 
 
 def holds_classifier(run: Path) -> bool:
@@ -66,8 +61,8 @@ def refuse_figure(run: Path, method: Any) -> None:
     """What `evaluate --private-validation` has bought looks like a run, and is none."""
     if method == Validation.method:
         raise DataLensError(
-            f"{run} is a figure that was bought: publish the folder as it is, and let others check"
-            " it with datalens verify."
+            f"{run} holds one accuracy, not a run: publish the folder as it is, and let others"
+            " check it with datalens verify."
         )
 
 
@@ -75,7 +70,8 @@ def _method(run: Path, kinds: Mapping[str, type[AnyLearner]]) -> str:
     method = read_config(run).get("method")
     check_product(run, method, kinds)
     if not (run / "certificate.json").is_file():
-        resume = f"datalens {'classify' if method in CLASSIFIERS else 'fit'} ... --resume"
+        verb = "classify" if method in CLASSIFIERS else "fit"
+        resume = command(verb, *_source_of(run), "--out", run, "--resume")
         if not (run / f"{kinds[str(method)].product}.safetensors").is_file():
             raise DataLensError(f"{run} is not finished; go on with {resume}.")
         anew = f", or write it anew with {resume}" if (run / "internal").is_dir() else ""
@@ -84,3 +80,17 @@ def _method(run: Path, kinds: Mapping[str, type[AnyLearner]]) -> str:
             f" a copy{anew}."
         )
     return str(method)
+
+
+def keep_source(run: Path, source: Source) -> None:
+    """Keep the words that name the data, in the private half."""
+    words = [source.name, *source.options]
+    (run / SOURCE).write_text(json.dumps({"words": words}))
+
+
+def _source_of(run: Path) -> list[str]:
+    """The words that `keep_source` has kept, where they are there."""
+    try:
+        return [str(word) for word in read_json(run / SOURCE)["words"]]
+    except (DataLensError, KeyError, TypeError):
+        return ["..."]

@@ -3,7 +3,6 @@
 import hashlib
 import math
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,9 @@ from datalens.privacy.ledger import ledger_name_for
 from datalens.synthesizers.session import temporary_session
 from datalens.utility.accuracy import JUDGED_IMAGES, check_fits
 from datalens.utility.validation import PublicClassifier, Validation
+from datalens.workflows.evaluation import USUAL
 from datalens.workflows.judged import Images, check_classes, is_run, learned_from, samples_of
+from datalens.workflows.progress import careful
 from datalens.workflows.runs import holds_classifier, load_any, load_classifier
 from datalens.workflows.source import Source
 
@@ -52,8 +53,8 @@ def validate(
             " learned from; name records with --on that were held out."
         )
     records = held_out.records
-    own = ledger_name_for(records.public.name) + ("" if held_out.whole else "-test")
-    name = ledger or own
+    part = "" if held_out.whole else "-test"
+    name = ledger or ledger_name_for(records.public.name) + part
     teacher = _teacher(synthetic, records, source.image_size)
     validation = Validation(teacher, epsilon=epsilon)
     validation.resolve(records.public)  # what can be wrong is wrong before this point
@@ -65,16 +66,19 @@ def validate(
         raise DataLensError(f"{folder} cannot be written ({error.strerror}).") from None
     try:
         with (
-            warnings.catch_warnings(record=True) as told,
-            _at_work(),
-            temporary_session(ledger=name, named=ledger is not None, seed=None) as session,
+            _at_work() as status,
+            careful(lambda words: _say(status.console, words)),
+            temporary_session(
+                ledger=name,
+                named=ledger is not None,
+                seed=None,
+                allow_large_delta=True,  # Laplace noise of this scale holds at delta 0 as well
+            ) as session,
         ):
             validation.fit(records, session=session)
     except BaseException:
         shutil.rmtree(folder)
         raise
-    for warning in told:
-        _say(str(warning.message))
     validation.save(folder)
     return _result(synthetic, source, validation, name, folder)
 
@@ -83,9 +87,9 @@ def _at_work() -> Status:
     return Console(stderr=True).status("A judge learns from the synthetic images ...")
 
 
-def _say(sentence: str) -> None:
+def _say(console: Console, sentence: str) -> None:
     """A word to the user, on stderr."""
-    Console(stderr=True).print(sentence, highlight=False, markup=False, soft_wrap=True)
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _refuse_what_is_not_public(synthetic: Path, source: Source) -> None:
@@ -108,7 +112,8 @@ def _teacher(
     if holds_classifier(synthetic):
         classifier = _private_classifier(synthetic, public)
         return lambda: classifier
-    images, labels = samples_of(synthetic, public, at_most=JUDGED_IMAGES, image_size=image_size)
+    at_most = USUAL.learned(JUDGED_IMAGES, public.shape)
+    images, labels = samples_of(synthetic, public, at_most=at_most, image_size=image_size)
     check_fits(images, labels, records)
     published = is_run(synthetic)  # of a file, only its owner knows whether it may be
     if not published and _digests(images) <= _digests(records.images):

@@ -53,6 +53,10 @@ ELSEWHERE = {
         "test_evaluation.py",
         "def test_distances_are_taken_in_features_from_a_file(",
     ),
+    "datalens verify run --key KEY": (
+        "test_checked_first.py",
+        "def test_the_key_that_the_ledger_shows_checks_the_signature(",
+    ),
     "datalens evaluate RUN --on DATASET --private-validation EPSILON --ledger NAME --out FOLDER": (
         "test_validating.py",
         "def test_one_figure_is_bought_and_charged_to_the_held_out_records(",

@@ -12,8 +12,12 @@ from datalens.workflows.commands.options import (
     Classes,
     Colour,
     DataDir,
+    Delta,
+    Epsilon,
     ImageSize,
     Json,
+    LargeDelta,
+    LedgerName,
     NotPrivate,
     Others,
     Resume,
@@ -25,8 +29,8 @@ from datalens.workflows.commands.options import (
 
 def classify(
     dataset: Annotated[str, typer.Argument(help="A data set by name, an NPZ, or a folder.")],
-    epsilon: Annotated[float | None, typer.Option(help="The budget.")] = None,
-    delta: Annotated[float | None, typer.Option(help="1e-5 by default.")] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
     method: Annotated[str, typer.Option(help="topagg, dpsgd or scatter.")] = "topagg",
     keep: Annotated[
         float | None, typer.Option(help="Of topagg: share of a squared norm kept; else 0.8.")
@@ -37,13 +41,17 @@ def classify(
     clip: Annotated[float | None, typer.Option(help="Largest norm of a gradient.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="At the first step.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder to make; else in runs/.")] = None,
-    accountant: Annotated[str | None, typer.Option(help="pld, certified or paper.")] = None,
+    accountant: Annotated[
+        str | None,
+        typer.Option(
+            help="Accountant that sizes the run: pld, certified or paper. Default: by method."
+        ),
+    ] = None,
     classes: Classes = None,
     image_size: ImageSize = None,
     colour: Colour = None,
-    ledger: Annotated[
-        str | None, typer.Option(help="That pays; else named after the data.")
-    ] = None,
+    allow_large_delta: LargeDelta = False,
+    ledger: LedgerName = None,
     data_dir: DataDir = None,
     seed: Seed = None,
     not_private: NotPrivate = False,
@@ -78,15 +86,22 @@ def classify(
         if resume:
             if out is None:
                 raise DataLensError("--resume needs --out, the run to go on with.")
-            if set(overrides) - {"epsilon"} or ledger or seed is not None:
-                raise DataLensError("A resumed run keeps its settings; give none with --resume.")
-            result = resume_run(source, out, epsilon=epsilon, kinds=CLASSIFIERS)
+            result = resume_run(
+                source, out, given=overrides, ledger=ledger, seed=seed, kinds=CLASSIFIERS
+            )
         else:
             if epsilon is None:
                 raise DataLensError("--epsilon must be given: how much privacy may be spent.")
             classifier = make_classifier(method, overrides)
             out = out or free_name(dataset, method, epsilon, private=not not_private)
-            result = fit_run(classifier, source, out, ledger=ledger, seed=seed)
+            result = fit_run(
+                classifier,
+                source,
+                out,
+                ledger=ledger,
+                seed=seed,
+                allow_large_delta=allow_large_delta,
+            )
     except (Stopped, KeyboardInterrupt):
         typer.echo(stopped("classify", source, out), err=True)
         raise typer.Exit(130) from None

@@ -42,13 +42,20 @@ def evaluate(
     ] = None,
     private_validation: Annotated[
         float | None,
-        typer.Option(help="Buy one noisy accuracy for this epsilon, and compute nothing else."),
+        typer.Option(
+            help="Spend this epsilon on one noisy accuracy, which may be published; no more."
+        ),
     ] = None,
     ledger: Annotated[
-        str | None, typer.Option(help="That of the held-out records; else named after them.")
+        str | None,
+        typer.Option(
+            help="Ledger to charge with --private-validation. Default: the one named after the"
+            " held-out records."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where what was bought goes; else RUN/validation.")
+        Path | None,
+        typer.Option(help="Folder for that accuracy and its certificate. Default: RUN/validation."),
     ] = None,
     data_dir: DataDir = None,
     classes: Classes = None,
@@ -58,7 +65,7 @@ def evaluate(
 ) -> None:
     """Classifiers learn from synthetic images and are tested on real ones; and how images look.
 
-    The figures are internal, unless bought with --private-validation. Of a run of datalens
+    The figures are internal, but for the one of --private-validation. Of a run of datalens
     classify, the classifier itself is tested.
     """
     from datalens.workflows.evaluation import (
@@ -81,7 +88,7 @@ def evaluate(
         raise DataLensError("--quick and --all exclude each other; leave out one.")
     if private_validation is not None:
         if special:
-            raise DataLensError(f"--private-validation buys one figure; {LEAVE_OUT}.")
+            raise DataLensError(f"--private-validation computes one figure; {LEAVE_OUT}.")
         _buy(synthetic, source, private_validation, ledger, out, as_json=as_json)
         return
     if ledger is not None or out is not None:
@@ -124,8 +131,9 @@ def _buy(
         return
     low, high = result["accuracy_interval"]
     typer.echo(
-        f"accuracy {result['accuracy']:.4f} on {result['test_images']} held-out records, bought for"
-        f" epsilon {rounded_up(result['epsilon']['certified'])} of the ledger {result['ledger']}"
+        f"accuracy {result['accuracy']:.4f} on {result['test_images']} held-out records;"
+        f" epsilon {rounded_up(result['epsilon']['certified'])} spent, charged to the ledger"
+        f" {result['ledger']}."
     )
     typer.echo(f"Without the noise it lies between {low:.4f} and {high:.4f}, with 95 %.")
     check = command("verify", result["out"])

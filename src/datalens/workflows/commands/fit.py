@@ -12,8 +12,12 @@ from datalens.workflows.commands.options import (
     Classes,
     Colour,
     DataDir,
+    Delta,
+    Epsilon,
     ImageSize,
     Json,
+    LargeDelta,
+    LedgerName,
     NotPrivate,
     Others,
     Resume,
@@ -25,23 +29,18 @@ from datalens.workflows.commands.options import (
 if TYPE_CHECKING:
     from datalens.workflows.source import Source
 
-REPLACED = "if a record is replaced by another, where the epsilon above has it left out"
-ACCOUNTANTS = {
-    "certified": "by Renyi divergences, a bound as well",
-    "paper": "by the paper's Theorem 3, to compare with its figures",
-    "gaussian": "if noise were continuous, to compare with other tools: no bound",
-}
-"""What each accountant that did not size a run is for."""
-
 
 def fit(
     dataset: Annotated[str, typer.Argument(help="A data set by name, an NPZ, or a folder.")],
-    epsilon: Annotated[float | None, typer.Option(help="The budget.")] = None,
-    delta: Annotated[float | None, typer.Option(help="1e-5 by default.")] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
     method: Annotated[str, typer.Option(help="See datalens methods.")] = "datalens",
     preset: Annotated[str, typer.Option(help="auto, paper, or FILE.toml.")] = "auto",
     out: Annotated[Path | None, typer.Option(help="The run folder to make; else in runs/.")] = None,
-    accountant: Annotated[str | None, typer.Option(help="Sizes the run: certified, paper.")] = None,
+    accountant: Annotated[
+        str | None,
+        typer.Option(help="Accountant that sizes the run: certified (default) or paper."),
+    ] = None,
     discriminator: Annotated[str | None, typer.Option(help="compact or reference.")] = None,
     teachers: Annotated[int | None, typer.Option(help="Number of teachers.")] = None,
     precision: Annotated[
@@ -51,7 +50,12 @@ def fit(
     compressor: Annotated[
         str | None, typer.Option(help="Gradients to votes: topagg, d2pfed or fetchsgd.")
     ] = None,
-    sigma: Annotated[float | None, typer.Option(help="Noise in ballots; fixes the steps.")] = None,
+    sigma: Annotated[
+        float | None,
+        typer.Option(
+            help="Standard deviation of the noise on votes; the budget then sets the steps."
+        ),
+    ] = None,
     quorum: Annotated[float | None, typer.Option(help="Share of teachers that must agree.")] = None,
     clip: Annotated[float | None, typer.Option(help="Where gradients are cut.")] = None,
     clip_mode: Annotated[str | None, typer.Option(help="raw, or relative to the largest.")] = None,
@@ -60,10 +64,13 @@ def fit(
     steps: Annotated[int | None, typer.Option(help="Number of steps; noise follows.")] = None,
     warm_start: Annotated[
         bool | None,
-        typer.Option("--warm-start/--no-warm-start", help="Buy a mixture and a labeller."),
+        typer.Option(
+            "--warm-start/--no-warm-start",
+            help="Fit a mixture and a labeller before any vote (default), or vote only.",
+        ),
     ] = None,
     vote_share: Annotated[
-        float | None, typer.Option(help="Of the budget, for votes; none unless asked for.")
+        float | None, typer.Option(help="Share of the budget for votes, 0 to 1. Default: 0.")
     ] = None,
     no_top_k: Annotated[bool, typer.Option("--no-top-k", help="Every entry votes.")] = False,
     no_quantisation: Annotated[
@@ -76,9 +83,8 @@ def fit(
     classes: Classes = None,
     image_size: ImageSize = None,
     colour: Colour = None,
-    ledger: Annotated[
-        str | None, typer.Option(help="That pays; else named after the data.")
-    ] = None,
+    allow_large_delta: LargeDelta = False,
+    ledger: LedgerName = None,
     data_dir: DataDir = None,
     seed: Seed = None,
     not_private: NotPrivate = False,
@@ -145,13 +151,17 @@ def fit(
             if resume:
                 if out is None:
                     raise DataLensError("--resume needs --out, the run to go on with.")
-                if set(overrides) - {"epsilon"} or ledger or seed is not None:
-                    raise DataLensError(
-                        "A resumed run keeps its settings; give none with --resume."
-                    )
                 if dashboard and first:
                     _show(stack.enter_context(serving(out, to_the_end=True)))
-                result = resume_run(source, out, epsilon=epsilon, ranks=ranks, listeners=listeners)
+                result = resume_run(
+                    source,
+                    out,
+                    given=overrides,
+                    ledger=ledger,
+                    seed=seed,
+                    ranks=ranks,
+                    listeners=listeners,
+                )
             else:
                 if epsilon is None and is_private(method):
                     raise DataLensError("--epsilon must be given: how much privacy may be spent.")
@@ -168,6 +178,7 @@ def fit(
                     out,
                     ledger=ledger,
                     seed=seed,
+                    allow_large_delta=allow_large_delta,
                     ranks=ranks,
                     listeners=listeners,
                 )
@@ -232,23 +243,19 @@ def stopped(verb: str, source: "Source", out: Path | None) -> str:
 def print_cost(result: dict[str, Any]) -> None:
     """What a run has spent: one epsilon, and a table of what else is said of the same charges."""
     from rich.console import Console
-    from rich.table import Table
 
     from datalens.privacy.rounding import rounded_up
+    from datalens.workflows.terms import ACCOUNTANTS, REPLACED, other_terms
 
     if not result["private"]:
         typer.echo(NOT_PRIVATE[result["noise"]])
     found = dict(result["epsilon"])
     if found:
         spent, delta = found.pop(result["accountant"]), rounded_up(result["delta"], 6)
-        typer.echo(f"epsilon {rounded_up(spent, 3)} spent, at delta {delta}.")
-        others = Table(title="The same charges in other terms", title_justify="left")
-        others.add_column("epsilon", justify="right")
-        others.add_column("what it is")
-        others.add_row(rounded_up(result["epsilon_replace"], 3), REPLACED)
-        for name in found:
-            others.add_row(rounded_up(found[name], 3), ACCOUNTANTS[name])
-        Console().print(others)
+        typer.echo(f"epsilon {rounded_up(spent)} spent, at delta {delta}.")
+        terms = {REPLACED: result["epsilon_replace"]}
+        terms |= {ACCOUNTANTS[name]: epsilon for name, epsilon in found.items()}
+        Console().print(other_terms(terms))
     typer.echo(f"{result['releases']} releases in {result['seconds']:.0f} s.")
 
 

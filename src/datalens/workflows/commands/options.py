@@ -10,6 +10,23 @@ import typer
 
 from datalens.errors import DataLensError
 
+Epsilon = Annotated[
+    float | None, typer.Option(help="Privacy budget: epsilon in (epsilon, delta)-privacy.")
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="delta in (epsilon, delta)-privacy. Default: 1e-5."),
+]
+LargeDelta = Annotated[
+    bool,
+    typer.Option(
+        "--allow-large-delta",
+        help="Accept a delta above 1 / number of records, which allows publishing a whole record.",
+    ),
+]
+LedgerName = Annotated[
+    str | None, typer.Option(help="Ledger to charge. Default: the one named after the data.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DataDir = Annotated[Path | None, typer.Option(help="Where data sets lie (else DATALENS_DATA).")]
 ImageSize = Annotated[
@@ -21,10 +38,15 @@ Colour = Annotated[
         "--colour/--grey", help="Read a folder's or table's pictures in colour (default) or grey."
     ),
 ]
-Classes = Annotated[int | None, typer.Option(help="Number of classes; public by your word.")]
-Seed = Annotated[int | None, typer.Option(help="Reproducible; needs --not-private.")]
+Classes = Annotated[int | None, typer.Option(help="Number of classes, which you declare public.")]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        help="Seed of all randomness, noise too: reproducible, not private. Needs --not-private."
+    ),
+]
 NotPrivate = Annotated[
-    bool, typer.Option("--not-private", help="You know that the run protects nobody.")
+    bool, typer.Option("--not-private", help="Confirm that the run protects nobody.")
 ]
 Others = Annotated[
     list[str] | None,

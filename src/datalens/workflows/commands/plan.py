@@ -1,4 +1,4 @@
-"""`datalens plan`: what a budget would buy, before it is spent."""
+"""`datalens plan`: what a budget would give, before it is spent."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,12 +11,14 @@ from datalens.workflows.commands.options import Colour, ImageSize, Json, print_j
 
 
 def plan(
-    epsilon: Annotated[float, typer.Option(help="The budget.")],
+    epsilon: Annotated[
+        float, typer.Option(help="Privacy budget: epsilon in (epsilon, delta)-privacy.")
+    ],
     dataset: Annotated[
         str | None,
         typer.Argument(help="A data set by name, an NPZ, or a folder, whose files are counted."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="The chance that it does not hold.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="delta in (epsilon, delta)-privacy.")] = 1e-5,
     records: Annotated[int | None, typer.Option(help="How many there are, or are used.")] = None,
     shape: Annotated[str | None, typer.Option(help="Of an image: 1x28x28.")] = None,
     classes: Annotated[int | None, typer.Option(help="Number of classes.")] = None,

@@ -17,14 +17,23 @@ from datalens.workflows.commands.options import (
     print_json,
 )
 
+CHECKED = (
+    "Checked: bounds, noise and counts follow from config.toml, every epsilon follows from the"
+    " charges, and certificate, charges and published files fit one chain of hashes."
+)
+"""What a certificate that holds has passed."""
+
 
 def verify(
     run: Annotated[Path, typer.Argument(help="A run folder or certificate.json.")],
     ledger: Annotated[
-        str | None, typer.Option(help="Also check the data's whole ledger: its name.")
+        str | None, typer.Option(help="Name of the data's ledger: check all its rows too.")
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Also check who signed: the owner's public key.")
+        str | None,
+        typer.Option(
+            help="Owner's public key, as datalens ledger prints it: check the signature too."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -35,7 +44,8 @@ def verify(
     from datalens.privacy.ledger import ledger_path
     from datalens.privacy.verify import claims_privacy, noise_of, said_by, unchecked
     from datalens.privacy.verify import verify as check
-    from datalens.workflows.ledgers import ledger_of_run, refuse_unknown
+    from datalens.synthesizers.session import ledger_of_run
+    from datalens.workflows.ledgers import refuse_unknown
 
     if ledger is not None:
         refuse_unknown(ledger)
@@ -55,8 +65,9 @@ def verify(
         typer.echo("The certificate does NOT hold." if wrong else "The certificate holds.")
         if not wrong:
             typer.echo(printable(f"It says: {said_by(run)}"))
+            typer.echo(CHECKED)
         if whole is not None and not wrong:
-            typer.echo(f"So does the whole ledger {whole.stem}.")
+            typer.echo(f"The whole ledger {whole.stem} holds too, and has these rows.")
         if key is not None and not wrong:
             typer.echo("It was signed by the owner of this public key.")
         for words in not_checked:
@@ -66,16 +77,29 @@ def verify(
 
 
 def show_ledger(
-    name: Annotated[str | None, typer.Argument(help="A ledger; all if left out.")] = None,
-    cap: Annotated[float | None, typer.Option(help="Let the total never exceed this.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Of the cap and the totals.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a ledger. Default: list all.")] = None,
+    cap: Annotated[
+        float | None,
+        typer.Option(help="Largest epsilon that all runs on this ledger may spend together."),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="delta of the cap and of the epsilons shown. Default: the cap's, else 1e-5."
+        ),
+    ] = None,
     end: Annotated[
-        str | None, typer.Option(help="End this abandoned run; what it did not use returns.")
+        str | None,
+        typer.Option(
+            help="Abandoned run to end: what it has reserved and not spent is free again."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """What all runs on a data set have reserved and spent, and what a cap leaves."""
     from datalens.workflows import ledgers
+    from datalens.workflows.progress import careful
+    from datalens.workflows.terms import other_terms
 
     if name is None:
         if cap is not None or end is not None:
@@ -84,21 +108,23 @@ def show_ledger(
         if as_json:
             listed = [each.to_json() for each in found]
             print_json({"ledgers": listed, "refused": refused, "public_key": ledgers.own_key()})
-            return
-        if not found and not refused:
-            typer.echo("There is no ledger yet; the first datalens fit makes one.")
-        for each in found:
-            most = f" Cap: {each.cap['epsilon']:g}." if each.cap else ""
-            typer.echo(f"{each.name}: {len(each.runs)} runs, {ledgers.total_sentence(each)}{most}")
-        for sentence in refused:
-            typer.echo(printable(sentence), err=True)
-        if found:
-            typer.echo(ledgers.key_sentence())
+        else:
+            if not found and not refused:
+                typer.echo("There is no ledger yet; the first datalens fit makes one.")
+            for each in found:
+                most = f" Cap: {each.cap['epsilon']:g}." if each.cap else ""
+                spent = ledgers.total_sentence(each)
+                typer.echo(f"{each.name}: {len(each.runs)} runs, {spent}{most}")
+            for sentence in refused:
+                typer.echo(printable(sentence), err=True)
+            if found:
+                typer.echo(ledgers.key_sentence())
         if refused and not found:
             raise typer.Exit(2)
         return
     new = cap is not None and name not in ledgers.names()
-    ledger = ledgers.opened(name) if cap is None else ledgers.capped(name, cap, delta)
+    with careful(lambda words: typer.echo(words, err=True)):
+        ledger = ledgers.opened(name) if cap is None else ledgers.capped(name, cap, delta)
     if end is not None:
         ledger.settle(end, {})
     account = ledgers.account(ledger, delta=delta)
@@ -107,6 +133,7 @@ def show_ledger(
         return
     Console().print(ledgers.table(account))
     typer.echo(ledgers.total_sentence(account))
+    Console().print(other_terms(ledgers.other_terms(account)))
     typer.echo(ledgers.cap_sentence(account))
     typer.echo(ledgers.key_sentence())
     if new:

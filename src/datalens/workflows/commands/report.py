@@ -29,15 +29,14 @@ def report(
     from datalens.workflows.report.internal import write_internal
     from datalens.workflows.report.page import check_target
     from datalens.workflows.report.public import write_report
-    from datalens.workflows.runs import load_any, refuse_broken
+    from datalens.workflows.runs import load_any
     from datalens.workflows.suggesting import command
 
     if out is not None:
         check_target(out)
     private = True
     for run in runs:
-        private &= load_any(run).certificate["private"]  # what is no finished run is said so
-        refuse_broken(run)
+        private &= load_any(run).certificate["private"]  # or refuse a run
     if len(runs) > 1:
         page = write_comparison(runs, out or free_place(internal=internal), internal=internal)
     else:

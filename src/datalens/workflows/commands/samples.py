@@ -1,5 +1,6 @@
 """What is done with a finished run: `sample`, `export`."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,9 @@ from datalens.workflows.commands.options import (
     Json,
     print_json,
 )
+
+SAID = 10**9
+"""Bytes of images, beyond which their size is said before they are drawn."""
 
 
 def sample(
@@ -31,15 +35,17 @@ def sample(
     """Draw images from a run. Costs no privacy, however many."""
     from datalens.workflows.outputs import Samples, check_target, write_samples
     from datalens.workflows.progress import counted
-    from datalens.workflows.runs import load_run, refuse_broken
+    from datalens.workflows.runs import load_run
     from datalens.workflows.suggesting import command
 
     check_target(out, count)
     synthesizer = load_run(run)
-    refuse_broken(run)
     wanted = None if labels is None else _classes(labels, synthesizer.class_names)
     private = synthesizer.certificate["private"]
     warning = "" if private else NOT_PRIVATE[synthesizer.certificate["noise"]["kind"]]
+    size = count * math.prod(synthesizer.shape)
+    if size > SAID:
+        typer.echo(f"{count:,} images: {size / 1e9:,.1f} GB before they are packed.", err=True)
     drawn = synthesizer.stream(count, wanted, seed=seed, grain=grain)
     try:
         with counted("images", drawn, of=count, size=lambda part: len(part.labels)) as parts:

@@ -56,9 +56,12 @@ def encoded(page: str) -> bytes:
 
 
 def write(page: str, target: Path) -> Path:
-    """The page in a file, whole, or one sentence."""
+    """The page in a file, whole, or one sentence. Of folders only the last is made: deeper ones
+    that are missing are taken for a typing error."""
+    if not target.parent.parent.is_dir():
+        raise DataLensError(f"{target} cannot be written: {target.parent.parent} is no folder.")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(exist_ok=True)
         replace_file(target, encoded(page))
     except OSError as error:
         raise DataLensError(f"{target} cannot be written ({error.strerror}).") from None
@@ -80,12 +83,12 @@ def bound(number: float) -> str:
     """The same for what is stated as the most: rounded up."""
     if abs(number) >= 1000:
         return f"{int(up_to_places(number, 0)):,}" if math.isfinite(number) else "inf"
-    return rounded_up(number, 3)
+    return rounded_up(number)
 
 
 def at_least(number: float) -> str:
     """The same for noise: rounded down."""
-    return f"{int(number):,}" if abs(number) >= 1000 else rounded_down(number, 3)
+    return f"{int(number):,}" if abs(number) >= 1000 else rounded_down(number)
 
 
 def decimal(number: float) -> str:

@@ -75,7 +75,7 @@ def _promise(run: Published) -> Answer:
 def _factor(epsilon: float) -> str:
     """e to the power of epsilon, rounded up, as far as it can be written out."""
     if epsilon < 7:
-        return rounded_up(math.exp(epsilon), 3)
+        return rounded_up(math.exp(epsilon))
     if epsilon < 30:
         return bound(math.exp(epsilon))
     return f"10 to the power of {math.ceil(epsilon / math.log(10)):,}"

@@ -66,7 +66,7 @@ class Follower:
             "data": str(data.get("name", "")) if isinstance(data, dict) else "",
             "budget": _number(settings.get("epsilon")) if isinstance(settings, dict) else None,
             "epsilon": max(spent, default=0.0),
-            "epsilon_shown": rounded_up(max(spent, default=0.0), 3),
+            "epsilon_shown": rounded_up(max(spent, default=0.0)),
             "stages": stages,
             "seconds_left": left,
             "picture": self._picture_version(),

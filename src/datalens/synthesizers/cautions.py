@@ -1,11 +1,11 @@
-"""What a plan should be warned of, from public facts alone."""
+"""What is to be said against a plan, from public facts alone."""
 
 from dataclasses import dataclass
 
 from datalens.data import PublicFacts, shard_size
-from datalens.planning.prediction import predict
 from datalens.synthesizers.frozen import FrozenPlan
 from datalens.synthesizers.plan import Plan, VotingPlan
+from datalens.synthesizers.prediction import predict
 from datalens.synthesizers.warm_start import WarmStartPlan
 
 USELESS, POOR = 0.25, 0.5

@@ -12,7 +12,7 @@ from scipy.special import gamma, gammaincc, ndtr
 
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.topagg import TopAgg
-from datalens.planning.kept import Signal
+from datalens.synthesizers.kept import Signal
 
 SHAPE = 1.5
 """Of the Weibull distribution of a gradient's entries."""

@@ -8,10 +8,10 @@ import math
 from dataclasses import dataclass
 
 from datalens.data import shard_size
-from datalens.planning.kept import Signal, clusters_kept, labels_kept, means_signal
-from datalens.planning.quorum import Directions, agreement, directions, tally_signal
+from datalens.synthesizers.kept import Signal, clusters_kept, labels_kept, means_signal
 from datalens.synthesizers.moments import MomentPlan
 from datalens.synthesizers.plan import Plan, VotingPlan
+from datalens.synthesizers.quorum import Directions, agreement, directions, tally_signal
 from datalens.synthesizers.warm_start import WarmStartPlan
 
 MEANS_WORTH, REFINED_WORTH, VOTES_WORTH = 0.801, 0.099, 0.233

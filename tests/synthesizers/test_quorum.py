@@ -5,8 +5,8 @@ import pytest
 
 from datalens.mechanism.ballots import BallotRule
 from datalens.mechanism.topagg import TopAgg
-from datalens.planning.quorum import Directions, agreement, directions, tally_signal
 from datalens.planning.theory import weibull_taus
+from datalens.synthesizers.quorum import Directions, agreement, directions, tally_signal
 
 D, K, N, DRAWS = 400, 60, 500, 400
 

@@ -143,7 +143,7 @@ def test_a_run_that_was_allowed_a_large_delta_goes_on(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(ClassGaussian, "_train", crash)
         fit_run(method, source, tmp_path / "run", ledger=None, seed=None, allow_large_delta=True)
-    resume_run(source, tmp_path / "run", epsilon=None)
+    resume_run(source, tmp_path / "run")
     assert (tmp_path / "run" / "certificate.json").exists()
 
 

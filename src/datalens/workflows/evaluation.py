@@ -291,7 +291,7 @@ Stage = Callable[[str], Callable[[int, int], None]]
 def _stages() -> Iterator[Stage]:
     """A line on stderr for each stage that is begun; on a terminal bars that go away."""
     console = Console(stderr=True)
-    with Progress(console=console, transient=True) as bars:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
 
         def stage(name: str) -> Callable[[int, int], None]:
             if not console.is_terminal:

@@ -306,8 +306,8 @@ READERS = {
         for command, read in (("sample", _sample), ("verify", _verify), ("export", _export))
         for file, mutate, also in (
             ("config.toml", of_toml, ("run",)),
-            ("certificate.json", of_json, ()),
-            ("ledger.json", of_json, ()),
+            ("certificate.json", of_json, ("run",)),
+            ("ledger.json", of_json, ("run",)),
             ("generator.safetensors", of_either, ()),
         )
         for method in METHODS
@@ -323,7 +323,7 @@ READERS = {
         )
         for file, mutate, also in (
             ("config.toml", of_toml, ("run",)),
-            ("certificate.json", of_json, ()),
+            ("certificate.json", of_json, ("run",)),
             ("classifier.safetensors", of_either, ()),
         )
     },

@@ -483,6 +483,14 @@ def test_what_a_worker_says_at_its_end(
         workers.Processes(jobs=1)(orders(1)[0])
 
 
+def test_a_worker_that_is_dead_before_it_has_its_order_is_waited_for() -> None:
+    words = [sys.executable, "-c", ""]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, text=True) as dead:
+        dead.wait()
+        workers._tell(dead, orders(1)[0])
+    assert dead.returncode == 0
+
+
 def test_a_workers_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A home of its own, its share of the cores, and nothing of either left behind."""
     code = """

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -136,8 +137,9 @@ def _tell(process: subprocess.Popen[str], order: Order) -> None:
     try:
         process.stdin.write(order.model_dump_json() + "\n")
         process.stdin.flush()
-    except BrokenPipeError:
-        pass  # it has died already; what it said is read later
+    except BrokenPipeError:  # it has died already; its last words are read later
+        with suppress(BrokenPipeError):
+            process.stdin.close()  # what is still buffered would be written once more
 
 
 def _last_words(said: Path, code: int) -> str:

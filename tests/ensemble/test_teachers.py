@@ -282,12 +282,8 @@ def test_teachers_learn_from_images_of_the_classes_of_their_own_records(name: st
     others = by_class()
     whole.train(*synthetic(), step=0, by_class=others)
     for teacher in range(N_TEACHERS):
-        alone = ensemble(
-            name,
-            images[teacher : teacher + 1],
-            labels[teacher : teacher + 1],
-            first_teacher=teacher,
-        )
+        row = slice(teacher, teacher + 1)
+        alone = ensemble(name, images[row], labels[row], first_teacher=teacher)
         own = others[torch.arange(SHARD) % M, labels[teacher]]
         alone.train(own, labels[teacher], step=0)
         torch.testing.assert_close(alone.adam.weights[0], whole.adam.weights[teacher])

@@ -22,6 +22,11 @@ def synthetic(step: int = 0) -> tuple[Tensor, Tensor]:
     return torch.rand(M, *SHAPE, generator=g), torch.randint(0, CLASSES, (M,), generator=g)
 
 
+def by_class(step: int = 0) -> Tensor:
+    """For each latent vector an image of every class."""
+    return torch.rand(M, CLASSES, *SHAPE, generator=stream(b"by class", step))
+
+
 def ensemble(
     name: str,
     images: Tensor | None = None,
@@ -50,9 +55,10 @@ def in_double(teachers: Teachers) -> Teachers:
     return teachers
 
 
-def trained(teachers: Teachers, steps: range = range(2)) -> Teachers:
+def trained(teachers: Teachers, steps: range = range(2), own_labels: bool = False) -> Teachers:
     for step in steps:
-        teachers.train(*synthetic(step), step=step, updates=2)
+        others = by_class(step) if own_labels else None
+        teachers.train(*synthetic(step), step=step, updates=2, by_class=others)
     return teachers
 
 

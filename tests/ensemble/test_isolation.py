@@ -50,13 +50,18 @@ def same(teachers: Teachers) -> Teachers:
 
 
 def touched(
-    name: str, change: Change, kind: Callable[[Teachers], Teachers] = same, **settings: Any
+    name: str,
+    change: Change,
+    kind: Callable[[Teachers], Teachers] = same,
+    own_labels: bool = False,
+    **settings: Any,
 ) -> set[int]:
     images, labels = shards()
     first = kind(ensemble(name, images.clone(), labels.clone(), **settings))
-    before = everything(trained(first))
+    before = everything(trained(first, own_labels=own_labels))
     change(images, labels)
-    return differing(before, everything(trained(kind(ensemble(name, images, labels, **settings)))))
+    second = kind(ensemble(name, images, labels, **settings))
+    return differing(before, everything(trained(second, own_labels=own_labels)))
 
 
 @pytest.mark.parametrize("change", [pixel, blank, label])
@@ -70,8 +75,19 @@ def touched(
         {"mismatch": False, "moments": torch.bfloat16},
         {"kind": in_double},
         {"precision": torch.bfloat16},
+        {"own_labels": True},
+        {"own_labels": True, "starts": 2, "real_batch": 4, "kind": in_double},
     ],
-    ids=["plain", "one block", "mismatch", "bfloat16 moments", "double", "bfloat16 products"],
+    ids=[
+        "plain",
+        "one block",
+        "mismatch",
+        "bfloat16 moments",
+        "double",
+        "bfloat16 products",
+        "own labels",
+        "own labels, common starts, double",
+    ],
 )
 def test_one_record_touches_one_teacher(name: str, change: Change, settings: dict) -> None:
     """By compiled loops, where there are some, and (in double precision) by PyTorch."""

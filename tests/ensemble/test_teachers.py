@@ -15,6 +15,7 @@ from .ensembles import (
     SHAPE,
     SHARD,
     M,
+    by_class,
     ensemble,
     everything,
     gradients,
@@ -271,3 +272,34 @@ def test_a_state_of_another_ensemble_is_refused(name: str) -> None:
     ):
         with pytest.raises(DataLensError, match="another ensemble"):
             teachers.load_state(other)
+
+
+@pytest.mark.parametrize("name", DISCRIMINATORS)
+def test_teachers_learn_from_images_of_the_classes_of_their_own_records(name: str) -> None:
+    """Each as if it had been shown just those, one for each record, the vectors in turn."""
+    images, labels = shards()
+    whole = ensemble(name, block_size=1)
+    others = by_class()
+    whole.train(*synthetic(), step=0, by_class=others)
+    for teacher in range(N_TEACHERS):
+        row = slice(teacher, teacher + 1)
+        alone = ensemble(name, images[row], labels[row], first_teacher=teacher)
+        own = others[torch.arange(SHARD) % M, labels[teacher]]
+        alone.train(own, labels[teacher], step=0)
+        torch.testing.assert_close(alone.adam.weights[0], whole.adam.weights[teacher])
+
+
+def test_starts_are_dealt_in_turn_and_do_not_depend_on_records() -> None:
+    weights = ensemble("compact", starts=4).adam.weights
+    assert torch.equal(weights[:2], weights[4:6])
+    assert len(torch.unique(weights[:4], dim=0)) == 4
+    images, labels = shards()
+    assert torch.equal(weights, ensemble("compact", images * 0, labels * 0, starts=4).adam.weights)
+    part = ensemble("compact", images[:2], labels[:2], starts=4, first_teacher=3).adam.weights
+    assert torch.equal(part, weights[3:5])
+
+
+@pytest.mark.parametrize("shape", [(M, CLASSES + 1, *SHAPE), (M, *SHAPE), (0, CLASSES, *SHAPE)])
+def test_images_that_lack_a_class_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(DataLensError, match="images by class"):
+        ensemble("compact").train(*synthetic(), step=0, by_class=torch.zeros(shape))

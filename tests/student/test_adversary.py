@@ -46,7 +46,7 @@ def bright_or_dark(images: Tensor, labels: Tensor) -> Tensor:
 def lessons(student: Adversary, steps: range) -> Adversary:
     for step in steps:
         labels = labels_of(step)
-        images = student.propose(labels, step=step)
+        images = student.propose(labels, step=step).images
         student.learn(images, labels, bright_or_dark(images, labels), step=step)
     return student
 
@@ -67,7 +67,9 @@ def test_verdicts_that_say_nothing_teach_nothing() -> None:
     student = adversary()
     for step in range(80):
         labels = labels_of(step)
-        student.learn(student.propose(labels, step=step), labels, torch.full((M,), 0.5), step=step)
+        student.learn(
+            student.propose(labels, step=step).images, labels, torch.full((M,), 0.5), step=step
+        )
     assert abs(contrast(student)) < 0.2
 
 
@@ -97,7 +99,7 @@ def test_the_generator_learns_ever_more_slowly_and_not_at_all_after_its_last_les
     def moved(step: int) -> float:
         student = adversary()
         before = {name: weight.detach().clone() for name, weight in student.weights.items()}
-        images, labels = student.propose(labels_of(0), step=0), labels_of(0)
+        images, labels = student.propose(labels_of(0), step=0).images, labels_of(0)
         student.learn(images, labels, bright_or_dark(images, labels), step=step)
         return float(sum((w.detach() - before[n]).abs().sum() for n, w in student.weights.items()))
 

@@ -58,3 +58,12 @@ def _check_batch(what: str, size: int, discriminator: Discriminator) -> None:
 def _check_labels(whose: str, labels: Tensor, n_classes: int) -> None:
     if labels.dtype.is_floating_point or not bool(((labels >= 0) & (labels < n_classes)).all()):
         raise DataLensError(f"{whose} labels must be integers from 0 to {n_classes - 1}.")
+
+
+def check_by_class(discriminator: Discriminator, images: Tensor) -> None:
+    """Images (m, classes, c, h, w) are there for every class that a record may have."""
+    shape = (discriminator.n_classes, *discriminator.shape)
+    if images.ndim != 5 or images.shape[1:] != shape or not len(images):
+        raise DataLensError(
+            f"images by class must be (m, {', '.join(map(str, shape))}), got {tuple(images.shape)}."
+        )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from datalens.ensemble.adam import Adam
-from datalens.ensemble.checks import check_between, check_shards, check_synthetic
+from datalens.ensemble.checks import check_between, check_by_class, check_shards, check_synthetic
 from datalens.ensemble.discriminator import Discriminator, Shown
 from datalens.ensemble.stacked import images_first, rows_first
 from datalens.ensemble.streams import stream
@@ -45,13 +45,15 @@ class Teachers:
         moments: torch.dtype = torch.float32,
         device: str | torch.device = "cpu",
         first_teacher: int = 0,
+        starts: int | None = None,
     ) -> None:
         """``images`` are uint8 (teachers, shard, c, h, w) and ``labels`` int64 (teachers, shard).
 
         In an update a teacher sees ``real_batch`` records of its shard (all by default), and with
         ``mismatch`` (by default as the discriminator has it) the same under wrong labels, as
         negatives. ``moments`` is the precision of Adam's. ``first_teacher`` is the number of the
-        first of these teachers, where they are part of a larger ensemble.
+        first of these teachers, where they are part of a larger ensemble. With ``starts``, so many
+        different initial weights are dealt to all teachers in turn; each has its own otherwise.
         """
         check_shards(discriminator, images, labels)
         self.discriminator = discriminator
@@ -60,6 +62,9 @@ class Teachers:
         self.n_teachers, shard = labels.shape
         self.secret = secret
         self.first_teacher = first_teacher
+        if starts is not None:
+            check_between("starts", starts, 1)
+        self.starts = starts
         self.real_batch = shard if real_batch is None else real_batch
         check_between("real_batch", self.real_batch, discriminator.smallest_batch, shard)
         self.mismatch = discriminator.mismatch if mismatch is None else mismatch
@@ -85,18 +90,24 @@ class Teachers:
         *,
         step: int,
         updates: int = 1,
+        by_class: Tensor | None = None,
     ) -> None:
         """Every teacher learns to tell its shard from the synthetic images (m, c, h, w) in [0, 1].
 
         ``step`` says which of the run's steps this is: with the secret and the teacher's number it
-        fixes what the teacher draws at random.
+        fixes what the teacher draws at random. Given images ``by_class`` (m, classes, c, h, w), a
+        teacher learns from those with the labels of its own records instead, one for each record.
         """
         images, labels = self._received(synthetic, labels)
         check_between("updates", updates, 0)
+        choice = None
+        if by_class is not None:
+            check_by_class(self.discriminator, by_class)
+            choice = rows_first(by_class.detach().flatten(0, 1)).contiguous().to(self.labels.device)
 
         def train(blocks: Iterator[slice]) -> None:
             for block in blocks:
-                self._train(block, images, labels, step, updates)
+                self._train(block, images, labels, step, updates, choice)
 
         self.workers.share(self._blocks(), train)
 
@@ -168,7 +179,9 @@ class Teachers:
             for block in blocks:
                 views = self.layout.views(self.adam.weights[block])
                 for row in range(block.start, block.stop):
-                    own = stream(self.secret, "initial", self.first_teacher + row)
+                    number = self.first_teacher + row
+                    start = number if self.starts is None else number % self.starts
+                    own = stream(self.secret, "initial", start)
                     for name, value in self.discriminator.initial(own).items():
                         views[name][row - block.start] = value
 
@@ -178,11 +191,21 @@ class Teachers:
         for start in range(0, self.n_teachers, self.block_size):
             yield slice(start, min(start + self.block_size, self.n_teachers))
 
-    def _train(self, block: slice, synthetic: Any, labels: Tensor, step: int, updates: int) -> None:
+    def _train(
+        self,
+        block: slice,
+        synthetic: Any,
+        labels: Tensor,
+        step: int,
+        updates: int,
+        by_class: Tensor | None,
+    ) -> None:
         """Steps down the GAN loss: each teacher's own, as the gradients of a sum are."""
         for update in range(updates):
             if update == 0 or self.real_batch < self.labels.shape[1]:
                 records, right = self._records(block, step, update)
+                if by_class is not None:
+                    synthetic, labels = self._prepared(self._own_class(by_class, right)), right
                 images = [self._prepared(records), synthetic]
             shown: Shown = [(0, right), (1, labels)]
             if self.mismatch:
@@ -211,6 +234,12 @@ class Teachers:
             images = torch.stack([image.index_select(-1, records) for image, records in rows])
             labels = labels.gather(1, torch.stack(chosen))
         return images, labels
+
+    def _own_class(self, by_class: Tensor, labels: Tensor) -> Tensor:
+        """For each record the synthetic image of its class, (teachers, h, c, w, records)."""
+        n_classes, count = self.discriminator.n_classes, labels.shape[1]
+        place = torch.arange(count, device=labels.device) % (by_class.shape[-1] // n_classes)
+        return by_class[..., place * n_classes + labels].movedim(3, 0).contiguous()
 
     def _wrong(self, labels: Tensor, block: slice, step: int, update: int) -> Tensor:
         """For each label another one, all others being equally likely."""

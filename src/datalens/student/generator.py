@@ -32,15 +32,7 @@ class Generator(nn.Module):
         stream: torch.Generator,
     ) -> None:
         super().__init__()
-        if len(shape) != 3 or shape[0] < 1 or shape[1] not in SIDES or shape[2] not in SIDES:
-            raise DataLensError(
-                f"The generator makes images with sides of {SIDES[0]} to {SIDES[-1]} pixels, "
-                f"got the shape {tuple(shape)}."
-            )
-        if n_classes < 1 or latent < 1:
-            raise DataLensError(
-                f"The generator needs classes and latent values, got {n_classes} and {latent}."
-            )
+        check_generator(shape, n_classes, latent)
         self.shape, self.n_classes, self.latent = shape, n_classes, latent
         self.seed = (CHANNELS[0], ceil(shape[1] / 4), ceil(shape[2] / 4))
         """Shape of the small image that the dense layer paints."""
@@ -72,3 +64,16 @@ class Generator(nn.Module):
         x = F.conv_transpose2d(x, self.paint, self.paint_bias, stride=2, padding=1)
         x = x[:, :, : self.shape[1], : self.shape[2]]
         return torch.sigmoid(x) if start is None else (start + torch.tanh(x)).clamp(0, 1)
+
+
+def check_generator(shape: tuple[int, int, int], n_classes: int, latent: int) -> None:
+    """Refuse sizes that no generator here can make."""
+    if len(shape) != 3 or shape[0] < 1 or shape[1] not in SIDES or shape[2] not in SIDES:
+        raise DataLensError(
+            f"The generator makes images with sides of {SIDES[0]} to {SIDES[-1]} pixels, "
+            f"got the shape {tuple(shape)}."
+        )
+    if n_classes < 1 or latent < 1:
+        raise DataLensError(
+            f"The generator needs classes and latent values, got {n_classes} and {latent}."
+        )

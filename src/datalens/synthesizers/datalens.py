@@ -12,7 +12,14 @@ from datalens.classifiers.labeller import Labeller
 from datalens.data import Positions, PublicFacts, Records
 from datalens.ensemble import Ranks, Teachers, stream
 from datalens.errors import DataLensError
-from datalens.student import GaussianModel, Generator, Grain, MixtureModel, Student
+from datalens.student import (
+    DcganGenerator,
+    GaussianModel,
+    Generator,
+    Grain,
+    MixtureModel,
+    Student,
+)
 from datalens.synthesizers.checkpoint import Checkpoints
 from datalens.synthesizers.diagnosis import diagnosed
 from datalens.synthesizers.moments import block_side, class_counts
@@ -106,10 +113,11 @@ class DataLens(Synthesizer):
         if first == 0:
             self._warm_up(teachers, student, plan, session)
         for step in range(first, plan.steps):
-            labels = self._step_labels(plan.batch_size, stream(secret, "labels", step))
-            images = student.propose(labels, step=step)
+            labels, images, by_class = self._propose(student, plan, secret, step)
             ranks.agree("the proposed images", _digest(images.numpy()), remedy=REMEDY)
-            teachers.train(images, labels, step=step, updates=chosen.teacher_updates)
+            teachers.train(
+                images, labels, step=step, updates=chosen.teacher_updates, by_class=by_class
+            )
             tally = partial(
                 count_votes,
                 teachers,
@@ -129,7 +137,10 @@ class DataLens(Synthesizer):
             if release is not None:  # one that a crash has lost is passed over
                 direction = torch.from_numpy(topagg.direction(release)).view_as(images)
                 student.follow(
-                    direction, step_size=chosen.step_size, updates=chosen.student_updates
+                    direction,
+                    step_size=chosen.step_size,
+                    updates=chosen.student_updates,
+                    cut=chosen.cut_targets,
                 )
             done = step + 1
             session.observer.progress("votes", done, plan.steps, spent=plan.spent_after(done))
@@ -139,18 +150,31 @@ class DataLens(Synthesizer):
     def _warm_up(
         self, teachers: Teachers, student: Student, plan: VotingPlan, session: Member
     ) -> None:
-        """Untrained teachers vote badly: let them see the student before they are asked. Free."""
+        """Untrained teachers vote badly: they learn from the first step's images before. Free."""
+        labels, images, by_class = self._propose(student, plan, session.secret, 0)
         for update in range(plan.settings.teacher_warm_up):
             before = -1 - update  # steps before the first have numbers of their own
-            chance = stream(session.secret, "labels", before)
-            labels = self._step_labels(plan.batch_size, chance)
-            images = student.propose(labels, step=before)
-            teachers.train(images, labels, step=before)
+            teachers.train(images, labels, step=before, by_class=by_class)
             _tell(session, "teachers", update + 1, plan.settings.teacher_warm_up)
 
-    def _step_labels(self, count: int, chance: torch.Generator) -> torch.Tensor:
-        prior = torch.from_numpy(self._prior)
-        return torch.multinomial(prior, count, replacement=True, generator=chance)
+    def _propose(
+        self, student: Student, plan: VotingPlan, secret: bytes, step: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Labels and images to vote on, and by class what teachers learn from instead of these."""
+        labels = self._step_labels(plan, stream(secret, "labels", step))
+        own = plan.settings.fakes == "own-labels"
+        proposed = student.propose(labels, step=step, every_class=own)
+        by_class = proposed.made.unflatten(0, (len(labels), -1)) if own else None
+        return labels, proposed.images, by_class
+
+    def _step_labels(self, plan: VotingPlan, chance: torch.Generator) -> torch.Tensor:
+        prior, count = torch.from_numpy(self._prior), plan.batch_size
+        if not plan.settings.balanced_labels:
+            return torch.multinomial(prior, count, replacement=True, generator=chance)
+        classes = torch.randperm(len(prior), generator=chance)
+        ends = prior[classes].cumsum(0) * count
+        places = torch.arange(count) + torch.rand((), dtype=ends.dtype, generator=chance)
+        return classes[torch.searchsorted(ends, places).clamp(max=len(prior) - 1)]
 
     def _draw(self, labels: NDArray[np.int64], seed: bytes, *, exact: bool) -> Drawn:
         chance = stream(seed, "sample")
@@ -241,10 +265,16 @@ def _tell(
         raise Stopped
 
 
+GENERATORS: dict[str, type[Generator] | type[DcganGenerator]] = {
+    "small": Generator,
+    "dcgan": DcganGenerator,
+}
+
+
 def new_student(plan: VotingPlan, secret: bytes, model: MixtureModel | None) -> Student:
     """A student that knows the model, where there is one, and nothing else."""
     chosen = plan.settings
-    generator = Generator(
+    generator = GENERATORS[chosen.generator](
         plan.public.shape,
         plan.public.n_classes,
         chosen.latent,
@@ -254,6 +284,7 @@ def new_student(plan: VotingPlan, secret: bytes, model: MixtureModel | None) -> 
         generator,
         secret=secret,
         learning_rate=chosen.student_learning_rate,
+        beta1=chosen.student_beta1,
         moving_average=chosen.moving_average,
     )
     if model is not None:

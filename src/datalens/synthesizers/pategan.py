@@ -98,7 +98,7 @@ class PateGan(Synthesizer):
             replacement=True,
             generator=stream(secret, "labels", step),
         )
-        return self._student.propose(labels, step=step), labels
+        return self._student.propose(labels, step=step).images, labels
 
     def _draw(self, labels: NDArray[np.int64], seed: bytes, *, exact: bool) -> Drawn:
         images = self._student.sample(torch.from_numpy(labels), stream(seed, "sample"))

@@ -84,6 +84,8 @@ class TeacherSettings(Settings):
     teacher_warm_up: int = Field(default=20, ge=0, le=MOST_UPDATES)
     """Updates before the first vote, against the student as it starts."""
     teacher_learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    starts: int | None = Field(default=None, gt=0)
+    """Different initial weights among all teachers; None gives each teacher its own."""
     real_batch: int | None = Field(default=None, gt=0)
     """Records of its shard that a teacher sees in one update; None is the whole shard."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -122,11 +124,21 @@ class VoteSettings(TeacherSettings):
     quorum: float | None = Field(default=None, ge=0)
     threshold: bool = True
 
+    fakes: Literal["voted", "own-labels"] = "voted"
+    """What teachers learn to tell from their records: the images that are voted on, or images of
+    the same latent vectors with the labels of the teacher's own records."""
+    balanced_labels: bool = False
+    """Each class as often in a step as its share says, up to one image. Else labels are drawn."""
     batch_size: int | None = Field(default=None, gt=0, le=MOST_IMAGES)
     steps: int | None = Field(default=None, gt=0, le=MOST_STEPS)
     step_size: float = Field(default=0.05, gt=0, le=100)
+    cut_targets: bool = True
+    """Cut the moved images to [0, 1] before the student follows them."""
     student_updates: int = Field(default=5, gt=0, le=MOST_UPDATES)
     student_learning_rate: float = Field(default=1e-3, gt=0, le=1)
+    student_beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Of the student's Adam."""
+    generator: Literal["small", "dcgan"] = "small"
     latent: int = Field(default=64, gt=0, le=4096)
     moving_average: float = Field(default=0.9, ge=0, lt=1)
     """How much of the averaged generator stays at each step; 0 is the last generator."""

@@ -70,6 +70,7 @@ def hire(records: Records, plan: EnsemblePlan, secret: bytes, ranks: Ranks = ALO
         labels=torch.from_numpy(records.labels[rows]),
         secret=secret,
         first_teacher=own.start,
+        starts=chosen.starts,
         block_size=plan.block_size,
         learning_rate=chosen.teacher_learning_rate,
         real_batch=min(chosen.real_batch or shards.shard_size, shards.shard_size),

@@ -195,7 +195,8 @@ def rest_of_a_step(shape: tuple[int, int, int], classes: int, repeats: int) -> d
     topagg = TopAgg(ballot=ballot, n_teachers=all_, sigma=SIGMA, quorum=0.7)
     found = []
     for repeat in range(repeats + 1):
-        propose, synthetic = timed(student.propose, shown, step=repeat)
+        propose, proposed = timed(student.propose, shown, step=repeat)
+        synthetic = proposed.images
         train, _ = timed(ours.train, synthetic, shown, UPDATES)
         gradients, _ = timed(ours.ballots, synthetic, shown)
         asked, tally = timed(

@@ -53,7 +53,10 @@ def test_what_it_leads_to_is_within_two_points_of_the_best_that_was_measured(dat
     files = RESULTS.glob(f"{data}-*-epsilon-1.json")
     measured = [json.loads(file.read_text()) for file in files]
     chosen = configuration_of(outlook(public(), epsilon=1.0).best.plan)["settings"]
-    (found,) = [each for each in measured if each["configuration"]["settings"] == chosen]
+    # Settings that came later are at their defaults in what was measured.
+    (found,) = [
+        each for each in measured if each["configuration"]["settings"].items() <= chosen.items()
+    ]
     assert len(measured) > 2 and found["method"] == "datalens"
     assert found["accuracy"]["mean"] >= max(each["accuracy"]["mean"] for each in measured) - 0.02
 

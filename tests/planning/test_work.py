@@ -41,7 +41,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, name, watched)
 
-    def seen(self: Teachers, images: Any, labels: Any, *, step: int, updates: int = 1) -> int:
+    def seen(self: Teachers, images: Any, *_: Any, updates: int = 1, **named: Any) -> int:
         return self.n_teachers * updates * (self.real_batch + len(images))
 
     watch(ExactNoise, "draw", "noise", lambda self, shape, **_: math.prod(shape))

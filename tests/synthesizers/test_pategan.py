@@ -17,6 +17,7 @@ from datalens.errors import DataLensError
 from datalens.mechanism.real_votes import RealVotes
 from datalens.privacy.accountants import epsilon
 from datalens.student.adversary import Adversary
+from datalens.student.student import Proposal
 from datalens.synthesizers import pategan
 from datalens.synthesizers.pategan import PateGan
 from datalens.synthesizers.session import Session, Silent, Stopped
@@ -126,9 +127,10 @@ def test_the_student_is_shown_generated_images_only(monkeypatch: pytest.MonkeyPa
     learned: list[Tensor] = []
     own_propose, own_learn = Adversary.propose, Adversary.learn
 
-    def propose(self: Adversary, labels: Tensor, *, step: int) -> Tensor:
-        proposed.append(own_propose(self, labels, step=step))
-        return proposed[-1]
+    def propose(self: Adversary, labels: Tensor, *, step: int) -> Proposal:
+        found = own_propose(self, labels, step=step)
+        proposed.append(found.images)
+        return found
 
     def learn(self: Adversary, images: Tensor, *given: Any, **more: Any) -> None:
         learned.append(images)
@@ -137,7 +139,8 @@ def test_the_student_is_shown_generated_images_only(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Adversary, "propose", propose)
     monkeypatch.setattr(Adversary, "learn", learn)
     PateGan(**SMALL).fit(records(), seed=0)
-    assert len(learned) == 4 and all(a is b for a, b in zip(proposed, learned, strict=True))
+    assert len(learned) == 4
+    assert all(torch.equal(a, b) for a, b in zip(proposed, learned, strict=True))
 
 
 @pytest.mark.parametrize(

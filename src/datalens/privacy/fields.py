@@ -136,7 +136,8 @@ SETTINGS = {
         "datalens": f"{_IMAGES} {_TEACHERS} precision moments compressor levels sketch_rows"
         " sketch_columns ballot_bound top_k keep_all quantise clip clip_mode weigh_room sigma"
         " quorum threshold batch_size steps step_size student_updates student_learning_rate latent"
-        " moving_average warm_start vote_share label_share label_steps cluster_share clusters rank"
+        " starts fakes balanced_labels cut_targets student_beta1 generator moving_average"
+        " warm_start vote_share label_share label_steps cluster_share clusters rank"
         " spread own_label",
         "class-gaussian": f"{_IMAGES} sums_share rank",
         "dp-merf": f"{_IMAGES} waves length_scale scales updates batch_size learning_rate latent",

@@ -56,6 +56,13 @@ class DcganGenerator(nn.Module):
             self.register_buffer(f"{layer}_mean", torch.zeros(features))
             self.register_buffer(f"{layer}_variance", torch.ones(features))
 
+    def latents(self, count: int, chance: torch.Generator) -> Tensor:
+        """Latent vectors (count, latent), uniform in (-1, 1) as in the public code.
+
+        The paper says Gaussian; those have three times the variance, and learning is slower.
+        """
+        return torch.rand(count, self.latent, generator=chance) * 2 - 1
+
     def forward(self, latents: Tensor, labels: Tensor, start: Tensor | None = None) -> Tensor:
         """Images in [0, 1], (m, c, h, w), from latents (m, latent) and labels (m,).
 

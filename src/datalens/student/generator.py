@@ -51,6 +51,10 @@ class Generator(nn.Module):
         self.paint = weights(CHANNELS[1], shape[0], 4, 4, fan_in=4 * CHANNELS[1], gain=1.0)
         self.paint_bias = nn.Parameter(torch.zeros(shape[0]))
 
+    def latents(self, count: int, chance: torch.Generator) -> Tensor:
+        """Latent vectors (count, latent) from a standard normal distribution."""
+        return torch.randn(count, self.latent, generator=chance)
+
     def forward(self, latents: Tensor, labels: Tensor, start: Tensor | None = None) -> Tensor:
         """Images in [0, 1], (m, c, h, w), from latents (m, latent) and labels (m,).
 

@@ -200,7 +200,7 @@ class Student:
         """
         latent = self.generator.latent
         if self._model is None:
-            latents = torch.randn(len(labels) // repeats, latent, generator=chance)
+            latents = self.generator.latents(len(labels) // repeats, chance)
             return latents.repeat_interleave(repeats, dim=0), None
         places = self._model.places(labels, chance, spread=self._spread)
         scaled = (places / torch.from_numpy(self._model.deviations()))[:, :latent]

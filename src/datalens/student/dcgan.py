@@ -59,7 +59,7 @@ class DcganGenerator(nn.Module):
     def latents(self, count: int, chance: torch.Generator) -> Tensor:
         """Latent vectors (count, latent), uniform in (-1, 1) as in the public code.
 
-        The paper says Gaussian; those have three times the variance, and learning is slower.
+        The paper says Gaussian; those have three times the variance.
         """
         return torch.rand(count, self.latent, generator=chance) * 2 - 1
 
